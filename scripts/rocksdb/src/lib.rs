@@ -1,0 +1,1 @@
+//! Empty: this package exists for the native archive that its dependency builds.
