@@ -1,0 +1,61 @@
+//! What a sink connector is to the sink operator: a two-phase commit that every exactly-once
+//! sink shares.
+//!
+//! Rows are staged; at a barrier [`SinkWriter::pre_commit`] makes the staged rows durable and
+//! returns **committables**, which go into the checkpoint; when the checkpoint is complete,
+//! [`SinkWriter::commit`] publishes them. After a restore the committables found in the
+//! snapshot are committed again, so committing must be idempotent. What a dead attempt staged
+//! and never pre-committed is removed by [`SinkWriter::abort_leftovers`].
+
+use arrow::array::RecordBatch;
+use millrace_dataflow::RowKind;
+
+use crate::source::ConnectorError;
+
+/// Something staged that a commit publishes, in the connector's own JSON form.
+#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(transparent)]
+pub struct Committable(pub serde_json::Value);
+
+/// Writes one subtask's share of a table.
+pub trait SinkWriter: Send {
+    /// Stages (or, for sinks without transactions, writes) rows. `kinds` is `None` for inserts only.
+    fn write(&mut self, rows: &RecordBatch, kinds: Option<&[RowKind]>) -> Result<(), ConnectorError>;
+
+    /// Makes everything staged so far durable. Called at every barrier and at the end of input.
+    fn pre_commit(&mut self) -> Result<Vec<Committable>, ConnectorError>;
+
+    /// Publishes; idempotent.
+    fn commit(&mut self, committables: &[Committable]) -> Result<(), ConnectorError>;
+
+    /// Called once before the first write: removes what former attempts of this subtask staged and
+    /// that no committable of the restored snapshot mentions (those were committed just before).
+    fn abort_leftovers(&mut self) -> Result<(), ConnectorError> {
+        Ok(())
+    }
+
+    /// The time (epoch ms) at which [`SinkWriter::tick`] should be called, for rolling by time.
+    fn next_tick(&self) -> Option<i64> {
+        None
+    }
+
+    fn tick(&mut self, _now_ms: i64) -> Result<(), ConnectorError> {
+        Ok(())
+    }
+}
+
+/// Who writes: makes staged names unique and lets leftovers be told apart.
+#[derive(Debug, Clone)]
+pub struct WriterContext {
+    pub job: String,
+    /// Fresh for every execution.
+    pub execution: String,
+    pub subtask: u32,
+    pub parallelism: u32,
+    pub now_ms: i64,
+}
+
+/// A table to write.
+pub trait Sink: Send + Sync {
+    fn open(&self, context: &WriterContext) -> Result<Box<dyn SinkWriter>, ConnectorError>;
+}

@@ -1,0 +1,90 @@
+//! What a source connector is to the source operator.
+//!
+//! A connector lists its **splits** (a file, a partition, a generator); which subtask reads a
+//! split is a pure function of the split's id and the parallelism. Reading is polled from the
+//! slot's thread and never blocks it for long: connectors that wait on IO do so elsewhere and
+//! hand over what is ready.
+
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+
+/// Identifies a split for ever, within its table: a path, a partition number.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(transparent)]
+pub struct SplitId(pub String);
+
+/// A split with the position to read from; what is kept in snapshots. The position is the
+/// connector's own, as JSON.
+#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
+pub struct SplitState {
+    pub id: SplitId,
+    pub position: serde_json::Value,
+}
+
+/// A failure of a connector: what was wrong, where, what to do.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct ConnectorError(pub String);
+
+/// What a poll of a split yields.
+#[derive(Debug)]
+pub enum Polled {
+    /// Rows: physical columns, then metadata columns. `SplitReader::position` is now just after them.
+    Rows(RecordBatch),
+    /// Nothing ready; the waker is called when that changes.
+    Pending,
+    /// Nothing ready, and none before this time (epoch ms): a paced generator.
+    PendingUntil(i64),
+    /// The split has ended for good.
+    Ended,
+}
+
+/// Rows that could not be decoded, for a dead-letter table or a counter.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BadRecord {
+    /// Where it was: `file.json line 12`.
+    pub place: String,
+    pub reason: String,
+    pub raw: Vec<u8>,
+}
+
+/// Wakes the slot that polls; cheap, callable from any thread.
+pub type Waker = Arc<dyn Fn() + Send + Sync>;
+
+/// Reads one split.
+pub trait SplitReader: Send {
+    /// At most `max_rows` rows.
+    fn poll(&mut self, max_rows: usize, now_ms: i64) -> Result<Polled, ConnectorError>;
+
+    /// Where reading goes on after the rows handed out so far.
+    fn position(&self) -> serde_json::Value;
+
+    /// Malformed records skipped or dead-lettered since the last call: their number, and those to
+    /// be dead-lettered.
+    fn take_bad_records(&mut self) -> (u64, Vec<BadRecord>) {
+        (0, Vec::new())
+    }
+}
+
+/// A table to read.
+pub trait Source: Send + Sync {
+    /// The splits there are now. Called at start and, when [`Source::discovery_interval_ms`] says
+    /// so, again and again; ids already known are ignored. May block (it is called off the slot's
+    /// thread).
+    fn splits(&self, parallelism: u32) -> Result<Vec<SplitState>, ConnectorError>;
+
+    /// `None`: the first listing is all there will ever be, and the source ends when its splits have.
+    fn discovery_interval_ms(&self) -> Option<u64> {
+        None
+    }
+
+    /// When true, splits found in a snapshot replace the listing (generators, whose splits depend
+    /// on the parallelism they were first started with).
+    fn restored_splits_win(&self) -> bool {
+        false
+    }
+
+    /// Opens a split at its position.
+    fn open(&self, split: &SplitState, waker: Waker) -> Result<Box<dyn SplitReader>, ConnectorError>;
+}
