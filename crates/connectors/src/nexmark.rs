@@ -16,7 +16,7 @@ mod config;
 mod generator;
 mod person;
 mod price;
-mod random;
+pub(crate) mod random;
 mod schema;
 mod sequence;
 mod split;
