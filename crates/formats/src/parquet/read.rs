@@ -1,5 +1,6 @@
 //! Reads a Parquet file as rows of a table, from any row on.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, new_null_array};
@@ -34,9 +35,29 @@ pub struct ParquetReader {
     schema: SchemaRef,
     /// Place of each column in the batches of `reader`; `None` if the file has no such.
     places: Vec<Option<usize>>,
-    reader: ParquetRecordBatchReader,
+    /// `None` after an error.
+    reader: Option<ParquetRecordBatchReader>,
     row: u64,
     total: u64,
+}
+
+/// The library panics on some damaged files; for whoever reads a file that is an error like
+/// any other. What `read` works on must not be used afterwards.
+fn without_panic<T>(
+    context: &str,
+    read: impl FnOnce() -> Result<T, FormatError>,
+) -> Result<T, FormatError> {
+    catch_unwind(AssertUnwindSafe(read)).unwrap_or_else(|panic| {
+        let message = panic
+            .downcast_ref::<&str>()
+            .map(|text| (*text).to_owned())
+            .or_else(|| panic.downcast_ref::<String>().cloned())
+            .unwrap_or_else(|| "no reason given".to_owned());
+        Err(FormatError::Parquet {
+            context: format!("{context}: the file is damaged"),
+            source: ParquetError::General(message),
+        })
+    })
 }
 
 fn failed(context: &str) -> impl FnOnce(ParquetError) -> FormatError {
@@ -51,6 +72,17 @@ impl ParquetReader {
     /// # Errors
     /// When it is not a Parquet file, ends before `start_row`, or has not the columns.
     pub fn open<R: ChunkReader + 'static>(
+        file: R,
+        schema: SchemaRef,
+        start_row: u64,
+        max_rows: usize,
+    ) -> Result<ParquetReader, FormatError> {
+        without_panic("cannot open the file", || {
+            Self::open_file(file, schema, start_row, max_rows)
+        })
+    }
+
+    fn open_file<R: ChunkReader + 'static>(
         file: R,
         schema: SchemaRef,
         start_row: u64,
@@ -127,7 +159,7 @@ impl ParquetReader {
         Ok(ParquetReader {
             schema,
             places,
-            reader,
+            reader: Some(reader),
             row: start_row,
             total,
         })
@@ -167,20 +199,28 @@ impl Iterator for ParquetReader {
     type Item = Result<ParquetBatch, FormatError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let batch = match self.reader.next()? {
-            Ok(batch) => batch,
-            Err(source) => {
-                return Some(Err(FormatError::Arrow {
-                    context: "cannot read on in the Parquet file",
-                    source,
-                }));
+        // Whatever goes wrong, the reader is gone: it may have left its place.
+        let mut reader = self.reader.take()?;
+        let read = without_panic("cannot read on in the file", || {
+            loop {
+                match reader.next().transpose() {
+                    Ok(Some(batch)) if batch.num_rows() == 0 => {}
+                    Ok(batch) => return Ok(batch),
+                    Err(source) => {
+                        return Err(FormatError::Arrow {
+                            context: "cannot read on in the Parquet file",
+                            source,
+                        });
+                    }
+                }
             }
+        });
+        let batch = match read {
+            Ok(batch) => self.in_schema(&batch?),
+            Err(error) => Err(error),
         };
-        if batch.num_rows() == 0 {
-            return self.next();
-        }
-        let batch = self.in_schema(&batch);
         Some(batch.map(|batch| {
+            self.reader = Some(reader);
             self.row += batch.num_rows() as u64;
             ParquetBatch {
                 batch,
