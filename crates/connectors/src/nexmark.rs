@@ -27,7 +27,7 @@ mod text;
 pub use crate::generator_options::OptionError;
 pub use config::{BaseTime, DEFAULT_BASE_TIME_MS, DEFAULT_SEED, NexmarkConfig};
 pub use generator::{MAX_BATCH_ROWS, NexmarkGenerator};
-pub use schema::{NexmarkProjection, nexmark_schema};
+pub use schema::{NexmarkProjection, check_declared, nexmark_schema};
 pub use split::NexmarkSplit;
 
 use arrow::error::ArrowError;
@@ -45,6 +45,15 @@ pub enum NexmarkError {
     /// A projection names what is not in the schema.
     #[error("a Nexmark table has no column '{0}'; it has event_type, person, auction and bid")]
     Column(String),
+    /// A table declares a column with another type than is generated.
+    #[error(
+        "column '{column}' of a Nexmark table is declared as {declared}, but holds {generated}"
+    )]
+    ColumnType {
+        column: String,
+        declared: String,
+        generated: String,
+    },
     /// A batch could not be put together.
     #[error("cannot build a batch of Nexmark rows")]
     Batch(#[from] ArrowError),

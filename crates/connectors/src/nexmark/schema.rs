@@ -7,6 +7,8 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Fields, Schema, SchemaRef, TimeUnit};
 
+use millrace_formats::sql_type_name;
+
 use super::NexmarkError;
 
 pub(crate) const PERSON_FIELDS: [(&str, FieldType); 8] = [
@@ -75,6 +77,39 @@ pub fn nexmark_schema() -> SchemaRef {
         Field::new("auction", DataType::Struct(fields(&AUCTION_FIELDS)), true),
         Field::new("bid", DataType::Struct(fields(&BID_FIELDS)), true),
     ]))
+}
+
+/// Checks the physical columns that a table declares: any of the four, in any order, each of
+/// the type that is generated.
+pub fn check_declared(declared: &Schema) -> Result<(), NexmarkError> {
+    let generated = nexmark_schema();
+    for field in declared.fields() {
+        let Some((_, own)) = generated.fields().find(field.name()) else {
+            return Err(NexmarkError::Column(field.name().clone()));
+        };
+        if !same_type(own.data_type(), field.data_type()) {
+            return Err(NexmarkError::ColumnType {
+                column: field.name().clone(),
+                declared: sql_type_name(field.data_type()),
+                generated: sql_type_name(own.data_type()),
+            });
+        }
+    }
+    Ok(())
+}
+
+/// Whether two types are the same but for what fields of rows say about nulls.
+fn same_type(left: &DataType, right: &DataType) -> bool {
+    match (left, right) {
+        (DataType::Struct(left), DataType::Struct(right)) => {
+            let mut pairs = left.iter().zip(right);
+            left.len() == right.len()
+                && pairs.all(|(left, right)| {
+                    left.name() == right.name() && left.data_type() == right.data_type()
+                })
+        }
+        (left, right) => left == right,
+    }
 }
 
 /// A set of fields of one kind of event, by position.
@@ -174,6 +209,33 @@ mod tests {
         }));
         for wrong in ["bids", "bid.amount", "event_type.x", ""] {
             assert!(NexmarkProjection::of([wrong]).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn declared_columns_must_be_those_generated() {
+        let schema = |fields: Vec<Field>| Schema::new(fields);
+        let time = FieldType::Time.data_type();
+        let bid = |of: &[(&str, FieldType)]| Field::new("bid", DataType::Struct(fields(of)), false);
+        let event_type = Field::new("event_type", DataType::Int32, false);
+        assert!(check_declared(&nexmark_schema()).is_ok());
+        assert!(check_declared(&schema(vec![bid(&BID_FIELDS), event_type])).is_ok());
+        for (wrong, message) in [
+            (Field::new("bids", time.clone(), true), "no column 'bids'"),
+            (
+                bid(&BID_FIELDS[..3]),
+                "declared as ROW<auction BIGINT, bidder BIGINT, price BIGINT>",
+            ),
+            (
+                Field::new("event_type", DataType::Int64, true),
+                "declared as BIGINT, but holds INT",
+            ),
+        ] {
+            let error = check_declared(&schema(vec![wrong])).map_err(|error| error.to_string());
+            assert!(
+                error.as_ref().is_err_and(|text| text.contains(message)),
+                "{error:?}"
+            );
         }
     }
 }
