@@ -124,10 +124,6 @@ impl FieldSet {
         self.0 >> position & 1 == 1
     }
 
-    pub(crate) fn is_empty(self) -> bool {
-        self.0 == 0
-    }
-
     fn add(&mut self, of: &[(&str, FieldType)], name: Option<&str>) -> bool {
         let Some(name) = name else {
             *self = Self::ALL;
@@ -205,7 +201,7 @@ mod tests {
             projection.event_type
                 && projection.bid == FieldSet(0b10_0100)
                 && projection.person == FieldSet::ALL
-                && projection.auction.is_empty()
+                && projection.auction == FieldSet::NONE
         }));
         for wrong in ["bids", "bid.amount", "event_type.x", ""] {
             assert!(NexmarkProjection::of([wrong]).is_err(), "{wrong}");
