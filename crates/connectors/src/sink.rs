@@ -7,6 +7,8 @@
 //! snapshot are committed again, so committing must be idempotent. What a dead attempt staged
 //! and never pre-committed is removed by [`SinkWriter::abort_leftovers`].
 
+use std::sync::Arc;
+
 use arrow::array::RecordBatch;
 use millrace_dataflow::RowKind;
 
@@ -20,7 +22,11 @@ pub struct Committable(pub serde_json::Value);
 /// Writes one subtask's share of a table.
 pub trait SinkWriter: Send {
     /// Stages (or, for sinks without transactions, writes) rows. `kinds` is `None` for inserts only.
-    fn write(&mut self, rows: &RecordBatch, kinds: Option<&[RowKind]>) -> Result<(), ConnectorError>;
+    fn write(
+        &mut self,
+        rows: &RecordBatch,
+        kinds: Option<&[RowKind]>,
+    ) -> Result<(), ConnectorError>;
 
     /// Makes everything staged so far durable. Called at every barrier and at the end of input.
     fn pre_commit(&mut self) -> Result<Vec<Committable>, ConnectorError>;
@@ -44,9 +50,18 @@ pub trait SinkWriter: Send {
     }
 }
 
+/// Takes rows that a person wants to see: print tables, collected results, previews.
+pub trait RowTap: Send + Sync {
+    fn rows(&self, table: &str, subtask: u32, rows: &RecordBatch, kinds: Option<&[RowKind]>);
+}
+
 /// Who writes: makes staged names unique and lets leftovers be told apart.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct WriterContext {
+    /// The table's name.
+    pub table: String,
+    /// Where print and collect tables show their rows.
+    pub tap: Arc<dyn RowTap>,
     pub job: String,
     /// Fresh for every execution.
     pub execution: String,

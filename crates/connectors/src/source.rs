@@ -10,7 +10,9 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 
 /// Identifies a split for ever, within its table: a path, a partition number.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
+#[derive(
+    Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
+)]
 #[serde(transparent)]
 pub struct SplitId(pub String);
 
@@ -86,5 +88,9 @@ pub trait Source: Send + Sync {
     }
 
     /// Opens a split at its position.
-    fn open(&self, split: &SplitState, waker: Waker) -> Result<Box<dyn SplitReader>, ConnectorError>;
+    fn open(
+        &self,
+        split: &SplitState,
+        waker: Waker,
+    ) -> Result<Box<dyn SplitReader>, ConnectorError>;
 }

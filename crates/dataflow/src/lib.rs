@@ -8,6 +8,7 @@
 mod aggregate;
 mod changelog;
 mod graph;
+mod key_decoding;
 mod key_encoding;
 mod key_group;
 mod node;
@@ -18,6 +19,7 @@ mod window;
 pub use aggregate::{AggregateCall, AggregateKind};
 pub use changelog::{ChangelogMode, RowKind};
 pub use graph::{Dataflow, Exchange, GraphError, Input, Node, NodeId};
+pub use key_decoding::{KeyDecodingError, decode_key_column};
 pub use key_encoding::{ENCODING_VERSION, KeyEncoder, KeyEncodingError, KeyRows, key_hash};
 pub use key_group::{KeyGroup, KeyGroupRange};
 pub use node::{

@@ -39,7 +39,10 @@ pub struct SourceNode {
     /// The table's name in the script.
     pub table: String,
     pub options: TableOptions,
-    /// The physical columns the query needs, as the format decodes them (pruned).
+    /// All physical columns as declared, in order: formats that go by position need them.
+    pub declared: SchemaRef,
+    /// The physical columns the query needs, as the format decodes them (a subset of `declared`,
+    /// in its order).
     pub physical: SchemaRef,
     /// Metadata columns the query needs: (metadata key of the connector, field). They follow the
     /// physical columns in the schema that `output` is evaluated over.

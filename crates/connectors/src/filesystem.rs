@@ -1,0 +1,17 @@
+//! Tables that are files: a file, a directory or a glob to read, a directory to write.
+//!
+//! Reading: every file is a split; files are taken to be complete once they are listed (write
+//! them elsewhere and rename them in), names that start with `.` or `_` are ignored. Writing:
+//! rows are staged in hidden files and renamed to their final names when their checkpoint is
+//! complete, so readers see every row exactly once.
+
+mod listing;
+mod options;
+mod part_file;
+mod read;
+mod rows;
+mod write;
+
+pub use options::{SinkOptions, SourceOptions};
+pub use read::FilesystemSource;
+pub use write::FilesystemSink;

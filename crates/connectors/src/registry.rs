@@ -1,0 +1,77 @@
+//! Finds the connector that a table's `connector` option names, and checks the rest of its
+//! options. The names here are all that exist; an unknown one is answered with the nearest.
+
+use std::sync::Arc;
+
+use arrow::datatypes::SchemaRef;
+use millrace_dataflow::{SinkNode, SourceNode, TableOptions};
+
+use crate::{
+    discard::{BlackholeSink, PrintSink},
+    filesystem::{FilesystemSink, FilesystemSource},
+    generated::{DatagenSource, NexmarkSource},
+    sink::Sink,
+    source::{ConnectorError, Source},
+};
+
+/// Connectors that can be read.
+pub const SOURCES: [&str; 3] = ["datagen", "filesystem", "nexmark"];
+/// Connectors that can be written.
+pub const SINKS: [&str; 4] = ["blackhole", "collect", "filesystem", "print"];
+
+/// The connector that reads a table.
+pub fn source(node: &SourceNode) -> Result<Arc<dyn Source>, ConnectorError> {
+    match connector(&node.table, &node.options)? {
+        "filesystem" => Ok(Arc::new(FilesystemSource::new(node)?)),
+        "nexmark" => Ok(Arc::new(NexmarkSource::new(node)?)),
+        "datagen" => Ok(Arc::new(DatagenSource::new(node)?)),
+        other => Err(unknown(&node.table, other, "read", &SOURCES)),
+    }
+}
+
+/// The connector that writes a table.
+pub fn sink(node: &SinkNode) -> Result<Arc<dyn Sink>, ConnectorError> {
+    match connector(&node.table, &node.options)? {
+        "blackhole" => Ok(Arc::new(BlackholeSink)),
+        "filesystem" => Ok(Arc::new(FilesystemSink::new(node)?)),
+        "print" | "collect" => Ok(Arc::new(PrintSink)),
+        other => Err(unknown(&node.table, other, "written", &SINKS)),
+    }
+}
+
+/// Where a source's malformed records go, when `'on-error' = 'dead-letter'`.
+pub fn dead_letter_sink(
+    node: &SourceNode,
+    schema: &SchemaRef,
+) -> Result<Option<Arc<dyn Sink>>, ConnectorError> {
+    let Some(path) = node.options.get("dead-letter.path") else {
+        return Ok(None);
+    };
+    let options = TableOptions::from([
+        ("connector".to_owned(), "filesystem".to_owned()),
+        ("path".to_owned(), path.clone()),
+        ("format".to_owned(), "json".to_owned()),
+    ]);
+    let table = format!("{} (dead letters)", node.table);
+    Ok(Some(Arc::new(FilesystemSink::with(
+        &table,
+        &options,
+        schema,
+        &[],
+    )?)))
+}
+
+fn connector<'a>(table: &str, options: &'a TableOptions) -> Result<&'a str, ConnectorError> {
+    options.get("connector").map(String::as_str).ok_or_else(|| {
+        ConnectorError(format!(
+            "table `{table}` has no 'connector' option: add it to the WITH clause"
+        ))
+    })
+}
+
+fn unknown(table: &str, connector: &str, verb: &str, known: &[&str]) -> ConnectorError {
+    ConnectorError(format!(
+        "table `{table}`: connector '{connector}' cannot be {verb}; those that can are {}",
+        known.join(", ")
+    ))
+}
