@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use arrow::{
-    array::{BooleanArray, RecordBatch, UInt64Array},
+    array::{Array, BooleanArray, RecordBatch, UInt64Array},
     compute,
     error::ArrowError,
 };

@@ -11,10 +11,10 @@
 //!   restored operator needs.
 //! - After the last row, `watermark(i64::MAX)` then `end` are called, once.
 
-use std::fmt;
+use std::{fmt, sync::Arc};
 
 use millrace_dataflow::{KeyGroupRange, StateId};
-use millrace_state::{Delta, StateError, Table};
+use millrace_state::{Delta, OperatorStateItem, StateError, Table};
 use millrace_types::CheckpointId;
 
 use crate::Batch;
@@ -91,14 +91,6 @@ impl Output {
     }
 }
 
-/// Non-keyed state: a named list of opaque items.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct OperatorStateItem {
-    pub state_id: StateId,
-    pub name: String,
-    pub items: Vec<Vec<u8>>,
-}
-
 /// What a restored operator finds.
 #[derive(Debug, Clone, Default)]
 pub struct RestoredState {
@@ -140,7 +132,7 @@ pub struct OpenContext<'a> {
     pub max_parallelism: u32,
     /// The groups whose keys come to this subtask.
     pub key_groups: KeyGroupRange,
-    pub clock: &'a dyn Clock,
+    pub clock: Arc<dyn Clock>,
     pub restored: &'a RestoredState,
     pub tables: &'a mut dyn OpenTable,
     /// Bytes that this operator's hot state should stay under.

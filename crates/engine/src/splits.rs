@@ -1,0 +1,79 @@
+//! Which subtask reads which split, and what a source keeps of each in a snapshot.
+
+use millrace_connectors::source::{SplitId, SplitState};
+use serde::{Deserialize, Serialize};
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::OperatorError;
+
+/// A split as it stands in a snapshot.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SplitRecord {
+    /// 1.
+    pub format: u32,
+    #[serde(flatten)]
+    pub split: SplitState,
+    /// The split's watermark: rows already judged late stay late after a restore.
+    pub watermark: i64,
+    /// Read to its end. Kept so that a listing that still shows it does not start it over.
+    pub ended: bool,
+}
+
+impl SplitRecord {
+    pub fn new(split: SplitState) -> Self {
+        SplitRecord {
+            format: 1,
+            split,
+            watermark: i64::MIN,
+            ended: false,
+        }
+    }
+
+    pub fn encode(&self) -> Result<Vec<u8>, OperatorError> {
+        serde_json::to_vec(self)
+            .map_err(|error| OperatorError::Internal(format!("split state: {error}")))
+    }
+
+    pub fn decode(bytes: &[u8]) -> Result<Self, OperatorError> {
+        let record: SplitRecord = serde_json::from_slice(bytes).map_err(|error| {
+            OperatorError::Data(format!(
+                "the snapshot's position of a source split cannot be read: {error}"
+            ))
+        })?;
+        if record.format != 1 {
+            return Err(OperatorError::Data(format!(
+                "the snapshot's position of split `{}` has format {}, this version of Millrace reads 1",
+                record.split.id.0, record.format
+            )));
+        }
+        Ok(record)
+    }
+}
+
+/// The subtask that reads a split: by its number when the id ends in one (generators,
+/// partitions: even over the subtasks), else by a stable hash.
+pub fn subtask_of(split: &SplitId, parallelism: u32) -> u32 {
+    let digits = split.0.bytes().rev().take_while(u8::is_ascii_digit).count();
+    let head = &split.0[..split.0.len() - digits];
+    let number = if head.is_empty() || head.ends_with('-') {
+        split.0[split.0.len() - digits..].parse::<u64>().ok()
+    } else {
+        None
+    };
+    let spread = number.unwrap_or_else(|| xxh3_64(split.0.as_bytes()));
+    (spread % u64::from(parallelism)) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbered_splits_are_spread_evenly() {
+        let at = |id: &str| subtask_of(&SplitId(id.into()), 4);
+        assert_eq!(["0", "1", "2", "5", "topic-7"].map(at), [0, 1, 2, 1, 3]);
+        assert!(at("data/part.json") < 4);
+        assert!(at("") < 4);
+        assert!(at("99999999999999999999999999") < 4);
+    }
+}
