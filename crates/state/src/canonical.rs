@@ -40,11 +40,17 @@ pub(crate) struct PartWriter {
     block: Vec<u8>,
     table: String,
     entries: u64,
+    part_bytes: usize,
 }
 
 impl PartWriter {
     pub(crate) fn new() -> Self {
+        Self::with_part_bytes(PART_BYTES)
+    }
+
+    fn with_part_bytes(part_bytes: usize) -> Self {
         PartWriter {
+            part_bytes,
             part: header(),
             block: Vec::new(),
             table: String::new(),
@@ -64,9 +70,9 @@ impl PartWriter {
         append_text(&mut self.block, key);
         append_text(&mut self.block, value);
         self.entries += 1;
-        if self.block.len() >= BLOCK_BYTES {
+        if self.block.len() >= BLOCK_BYTES.min(self.part_bytes) {
             self.close_block()?;
-            if self.part.len() >= PART_BYTES {
+            if self.part.len() >= self.part_bytes {
                 return Ok(Some(self.take_part()));
             }
         }
@@ -273,3 +279,6 @@ impl<'a> Cursor<'a> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -46,3 +46,6 @@ pub use store::SlotStore;
 pub use table::{ScanVisitor, Table};
 pub use upload::upload_incremental;
 pub use value::Value;
+
+#[cfg(test)]
+mod tests;

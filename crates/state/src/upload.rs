@@ -63,11 +63,12 @@ pub async fn upload_incremental(
     let directory = format!("{execution}-{subtask}");
     let target = layout.checkpoint_dir(checkpoint).join(directory.as_str());
     let target = &target;
-    let metadata = stream::iter(local.metadata.iter().map(|file| async move {
+    // By value: borrowed items would make the future impossible to spawn.
+    let metadata = stream::iter(local.metadata.clone().into_iter().map(|file| async move {
         let to = target.clone().join(file.name.as_str());
         let digest = put_file(store, &local.dir().join(&file.name), &to).await?;
         Ok::<_, StateError>(MetadataFile {
-            name: file.name.clone(),
+            name: file.name,
             bytes: digest.bytes,
             crc32: digest.crc32,
         })
