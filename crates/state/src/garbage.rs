@@ -68,14 +68,24 @@ pub async fn delete_job(store: &dyn ObjectStore, layout: &Layout) -> Result<()> 
 
 /// Deletes what failed attempts left behind: shared files that no `retained` manifest names, and
 /// directories of checkpoints not among them, in both cases only of checkpoints before
-/// `newest_completed`. Savepoints are never touched, but those made of shared files must be
-/// among the `retained`. Returns the number of objects deleted.
+/// `newest_completed` and before the newest retained checkpoint (a savepoint does not count: its
+/// manifest names no shared files, so it says nothing about them). Savepoints are never touched.
+/// Returns the number of objects deleted.
 pub async fn sweep(
     store: &dyn ObjectStore,
     layout: &Layout,
     retained: &[SnapshotManifest],
     newest_completed: CheckpointId,
 ) -> Result<usize> {
+    let kept: HashSet<CheckpointId> = retained
+        .iter()
+        .filter(|manifest| manifest.kind == SnapshotKind::Checkpoint)
+        .map(|manifest| manifest.checkpoint)
+        .collect();
+    let Some(newest_kept) = kept.iter().max() else {
+        return Ok(0);
+    };
+    let before = newest_completed.min(*newest_kept);
     let needed = needed_files(retained);
     let shared = layout.shared_dir();
     let listed = list(store, &shared).await?;
@@ -87,17 +97,12 @@ pub async fn sweep(
                 .filename()
                 .and_then(|name| name.strip_suffix(".sst"))
                 .and_then(|id| id.parse::<SharedFileId>().ok());
-            id.is_some_and(|id| id.checkpoint < newest_completed && !needed.contains(&id))
+            id.is_some_and(|id| id.checkpoint < before && !needed.contains(&id))
         })
         .collect();
     delete(store, &dead).await?;
     let mut deleted = dead.len();
 
-    let kept: HashSet<CheckpointId> = retained
-        .iter()
-        .filter(|manifest| manifest.kind == SnapshotKind::Checkpoint)
-        .map(|manifest| manifest.checkpoint)
-        .collect();
     let job = layout.job_dir();
     let dirs = store
         .list_with_delimiter(Some(&job))
@@ -113,7 +118,7 @@ pub async fn sweep(
         let Some(checkpoint) = checkpoint else {
             continue;
         };
-        if checkpoint < newest_completed && !kept.contains(&checkpoint) {
+        if checkpoint < before && !kept.contains(&checkpoint) {
             let manifest = layout.checkpoint_manifest(checkpoint);
             delete(store, &[manifest]).await?;
             deleted += delete_dir(store, &layout.checkpoint_dir(checkpoint)).await?;

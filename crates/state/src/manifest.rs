@@ -136,6 +136,16 @@ impl SnapshotManifest {
                 ),
             });
         }
+        if self.slots.len() as u64 != u64::from(self.parallelism) {
+            return Err(StateError::Corrupt {
+                object: object.to_string(),
+                reason: format!(
+                    "it holds {} slots, its parallelism is {}",
+                    self.slots.len(),
+                    self.parallelism
+                ),
+            });
+        }
         let mut subtasks = HashSet::new();
         if let Some(twice) = self
             .slots

@@ -72,7 +72,8 @@ struct Pending {
 
 impl SlotStore {
     /// Opens the files that [`restore`](crate::restore) placed in `dir`, or starts empty.
-    /// Anything else that lies in `dir` (of a slot that died) is removed.
+    /// Anything else that lies in `dir` (of a slot that died) is removed. No living store, nor a
+    /// snapshot of one, may use `dir`: give every execution a directory of its own.
     pub fn create(dir: &Path, budget: &StateBudget) -> Result<Self> {
         let mark = dir.join(RESTORED_MARK);
         if mark.exists() {

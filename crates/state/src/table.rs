@@ -2,7 +2,11 @@
 
 use std::{
     fmt,
-    sync::{Arc, atomic::AtomicBool, atomic::Ordering},
+    ops::Range,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use millrace_dataflow::KeyGroup;
@@ -63,7 +67,8 @@ impl Table {
         }
         let mut stored_key = Vec::new();
         value::append_key(&mut stored_key, group, key);
-        if let Some(found) = self.get_frozen(&stored_key)? {
+        let found = self.find_frozen(&self.shared.frozen.read(), &stored_key)?;
+        if let Some(found) = found {
             return Ok(found);
         }
         let family = family(&self.store.db, &self.shared.name)?;
@@ -81,21 +86,33 @@ impl Table {
         if self.is_empty() {
             return Ok(values);
         }
-        let mut missing: Vec<(Vec<u8>, usize)> = Vec::with_capacity(keys.len());
-        for (position, (group, key)) in keys.iter().enumerate() {
-            let mut stored_key = Vec::new();
-            value::append_key(&mut stored_key, *group, key);
-            match self.get_frozen(&stored_key)? {
-                Some(found) => values[position] = found,
-                None => missing.push((stored_key, position)),
+        let mut stored_keys = Vec::new();
+        // Keys that no frozen delta knows: their bytes in `stored_keys` and their position.
+        let mut missing: Vec<(Range<usize>, usize)> = Vec::with_capacity(keys.len());
+        {
+            let frozen = self.shared.frozen.read();
+            for (position, (group, key)) in keys.iter().enumerate() {
+                let start = stored_keys.len();
+                value::append_key(&mut stored_keys, *group, key);
+                match self.find_frozen(&frozen, &stored_keys[start..])? {
+                    Some(found) => {
+                        values[position] = found;
+                        stored_keys.truncate(start);
+                    }
+                    None => missing.push((start..stored_keys.len(), position)),
+                }
             }
         }
+        if missing.is_empty() {
+            return Ok(values);
+        }
         // Sorted look-ups read each block once.
-        missing.sort_unstable();
+        let stored_key = |range: &Range<usize>| &stored_keys[range.clone()];
+        missing.sort_unstable_by(|a, b| stored_key(&a.0).cmp(stored_key(&b.0)));
         let family = family(&self.store.db, &self.shared.name)?;
         let found = self.store.db.batched_multi_get_cf_opt(
             &family,
-            missing.iter().map(|(key, _)| key),
+            missing.iter().map(|(range, _)| stored_key(range)),
             true,
             &ReadOptions::default(),
         );
@@ -183,8 +200,12 @@ impl Table {
         }
     }
 
-    fn get_frozen(&self, stored_key: &[u8]) -> Result<Option<Option<Value>>> {
-        let frozen = self.shared.frozen.read();
+    /// What the newest of the frozen deltas that know the key says of it.
+    fn find_frozen(
+        &self,
+        frozen: &[Arc<FrozenDelta>],
+        stored_key: &[u8],
+    ) -> Result<Option<Option<Value>>> {
         for delta in frozen.iter().rev() {
             if let Some(found) = delta.get(stored_key) {
                 return Ok(Some(match found {

@@ -223,7 +223,13 @@ impl Job {
         let Some(newest) = self.retained.last() else {
             return;
         };
-        garbage::sweep(&self.objects, &layout(), &self.retained, newest.checkpoint)
+        // Savepoints count as completed too, and must not endanger files of checkpoints that
+        // failed before them.
+        let completed = self.savepoints.last().map(|(savepoint, _)| savepoint);
+        let completed = completed.map_or(newest.checkpoint, |savepoint| {
+            savepoint.checkpoint.max(newest.checkpoint)
+        });
+        garbage::sweep(&self.objects, &layout(), &self.retained, completed)
             .await
             .unwrap();
         // What is left: what is needed, and what is too young to judge.
@@ -325,6 +331,21 @@ async fn savepoints_and_jobs_can_be_deleted() {
         .unwrap();
     garbage::delete_job(&job.objects, &layout()).await.unwrap();
     assert_eq!(objects(&job.objects).await, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_file_of_a_failed_checkpoint_outlives_a_savepoint() {
+    let mut job = Job::new();
+    job.checkpoint(&[(1, 1, Some(1))], usize::MAX).await;
+    // Uploaded, then the checkpoint fails elsewhere: the slot will not upload the file again.
+    let failed = job.deltas(&[(2, 2, Some(2))]).remove(0);
+    let local = job.slots[0].cut(2, failed);
+    job.slots[0].upload(&job.objects, local).await.unwrap();
+    job.next_checkpoint = 3;
+    job.savepoint().await;
+    job.sweep().await;
+    job.checkpoint(&[], usize::MAX).await;
+    job.verify().await;
 }
 
 #[tokio::test]

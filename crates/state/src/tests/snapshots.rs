@@ -70,6 +70,52 @@ async fn state_comes_back_and_only_new_files_are_sent() {
     }
 }
 
+/// Files and savepoints larger than one request and one part.
+#[tokio::test]
+async fn large_state_goes_in_parts() {
+    let parent = tempfile::tempdir().unwrap();
+    let url = format!("file://{}/objects", parent.path().display());
+    let (local_files, _) = crate::storage::open(&url).unwrap();
+    let stores: [&dyn ObjectStore; 2] = [&InMemory::new(), local_files.as_ref()];
+    let mut value = vec![0u8; 1 << 20];
+    for store in stores {
+        let dir = tempfile::tempdir().unwrap();
+        let mut slot = Slot::new(&dir);
+        let mut delta = slot.table.delta();
+        let mut state = 1u64;
+        for group in 0..40 {
+            // Incompressible: a linear congruential generator's upper bits.
+            value.iter_mut().for_each(|byte| {
+                state = state
+                    .wrapping_mul(6_364_136_223_846_793_005)
+                    .wrapping_add(1);
+                *byte = (state >> 56) as u8;
+            });
+            delta.put(KeyGroup(group % 12), &group.to_be_bytes(), 0, &value);
+        }
+        let local = slot.cut(1, delta);
+        let keyed = slot.upload(store, local).await.unwrap();
+        // One file is closed at 32 MiB.
+        assert_eq!(keyed.shared_files().len(), 2);
+        assert!(keyed.bytes() > 40 << 20);
+        let savepoint = slot.savepoint(store, 1).await;
+        let KeyedSnapshot::Canonical(canonical) = &savepoint else {
+            panic!("{savepoint:?}");
+        };
+        assert_eq!(canonical.parts.len(), 2);
+        let expected = slot.content();
+        assert_eq!(expected.len(), 40);
+        for (name, keyed) in [("checkpoint", keyed), ("savepoint", savepoint)] {
+            let path = dir.path().join(name);
+            let all = range(0, 1);
+            let (restored, _) = Slot::restored(store, &[(all, keyed)], all, path, 0, execution(2))
+                .await
+                .unwrap();
+            assert!(restored.content() == expected, "{name}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn an_empty_slot_needs_no_objects() {
     let dir = tempfile::tempdir().unwrap();
