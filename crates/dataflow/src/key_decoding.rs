@@ -140,7 +140,12 @@ fn take_bytes(
         match take::<1>(data_type, cursor)? {
             [0] => return Ok(Some(bytes)),
             [0xFF] => bytes.push(0),
-            _ => return Err(damaged(data_type, "a zero byte is neither escaped nor an end")),
+            _ => {
+                return Err(damaged(
+                    data_type,
+                    "a zero byte is neither escaped nor an end",
+                ));
+            }
         }
     }
 }
@@ -180,7 +185,12 @@ mod tests {
     #[test]
     fn decodes_what_was_encoded() {
         let columns: Vec<ArrayRef> = vec![
-            Arc::new(StringArray::from(vec![Some("a\0b"), None, Some(""), Some("ü")])),
+            Arc::new(StringArray::from(vec![
+                Some("a\0b"),
+                None,
+                Some(""),
+                Some("ü"),
+            ])),
             Arc::new(PrimitiveArray::<Int64Type>::from(vec![
                 Some(i64::MIN),
                 Some(-1),
@@ -193,7 +203,12 @@ mod tests {
                 Some(0.0),
                 None,
             ])),
-            Arc::new(BooleanArray::from(vec![Some(true), None, Some(false), None])),
+            Arc::new(BooleanArray::from(vec![
+                Some(true),
+                None,
+                Some(false),
+                None,
+            ])),
             Arc::new(
                 TimestampMillisecondArray::from(vec![Some(-5), None, Some(0), Some(7)])
                     .with_timezone("UTC"),
@@ -204,8 +219,15 @@ mod tests {
                     .unwrap(),
             ),
             Arc::new(NullArray::new(4)),
-            Arc::new(BinaryArray::from(vec![Some(&[0u8, 0xFF][..]), None, Some(&[]), None])),
-            Arc::new(PrimitiveArray::<Float32Type>::from(vec![0.1f32, -2.5, 3.0, 1e30])),
+            Arc::new(BinaryArray::from(vec![
+                Some(&[0u8, 0xFF][..]),
+                None,
+                Some(&[]),
+                None,
+            ])),
+            Arc::new(PrimitiveArray::<Float32Type>::from(vec![
+                0.1f32, -2.5, 3.0, 1e30,
+            ])),
             Arc::new(PrimitiveArray::<Int8Type>::from(vec![-128, 127, 0, 1])),
         ];
         let types: Vec<DataType> = columns.iter().map(|c| c.data_type().clone()).collect();
@@ -232,7 +254,10 @@ mod tests {
             (DataType::Null, &[1][..]),
             (DataType::Boolean, &[][..]),
         ] {
-            assert!(decode_key_column(&data_type, &mut [bytes]).is_err(), "{data_type}");
+            assert!(
+                decode_key_column(&data_type, &mut [bytes]).is_err(),
+                "{data_type}"
+            );
         }
     }
 }

@@ -25,10 +25,8 @@ mod number;
 mod plan;
 mod rows;
 mod sum;
-#[cfg(test)]
-mod tests;
 mod variance;
 
 pub use accumulator::{Accumulator, ValueChange};
-pub use plan::{AggregatePlan, AggregateSet, UpdateScratch};
+pub use plan::{AggregatePlan, AggregateSet, MissingValue, UpdateScratch};
 pub use rows::Rows;

@@ -1,0 +1,472 @@
+//! The groups of an updating aggregate: keys, accumulators, how many rows each has, and their
+//! way to and from the state tables.
+//!
+//! Table `groups`: key → version tag, number of rows, aggregate entry (see `state_layout`).
+//! Table `values`: identity of the call (8 bytes), key with its length before it, value →
+//! version tag, number of rows.
+//!
+//! Invariants: a group that is not in memory is in the table or empty. A group without rows
+//! keeps its number until the next barrier has written its deletion. Only groups that did not
+//! change since the last barrier are evicted, so what is evicted is readable from the table.
+
+use std::sync::Arc;
+
+use arrow::array::ArrayRef;
+use millrace_dataflow::{GroupAggregateNode, KeyGroup};
+use millrace_state::Table;
+
+use super::{state_layout::StateLayouts, window_persistence::call_identity};
+use crate::{
+    Clock, OpenContext, OperatorError, OperatorSnapshot, StateSize,
+    aggregate::{AggregatePlan, AggregateSet, MissingValue, Rows, UpdateScratch, codec},
+    key_table::{KeyTable, key_group},
+};
+
+const FORMAT: u8 = 1;
+/// Groups looked at per batch for having outlived the TTL.
+const SWEPT_PER_BATCH: usize = 128;
+
+/// What a group is beside its accumulators.
+#[derive(Debug, Clone, Copy, Default)]
+struct Meta {
+    /// Rows that make up the group; 0: it does not exist.
+    rows: i64,
+    /// Last change, epoch ms.
+    written_at: i64,
+    /// Number of the last batch that touched it.
+    batch: u32,
+    dirty: bool,
+    persisted: bool,
+}
+
+pub(crate) struct GroupState {
+    node: Arc<GroupAggregateNode>,
+    pub(crate) keys: KeyTable,
+    pub(crate) set: AggregateSet,
+    metas: Vec<Meta>,
+    /// By group: some of its distinct values may be in the table only.
+    is_partial: Vec<bool>,
+    any_partial: bool,
+    dirty: Vec<u32>,
+    /// Whether the table may hold groups that are not in memory.
+    cold: bool,
+    batch: u32,
+    sweep: usize,
+    store: Option<Store>,
+    created: Vec<u32>,
+}
+
+struct Store {
+    groups: Table,
+    values: Option<Table>,
+    layouts: StateLayouts,
+    calls: Vec<u64>,
+    clock: Arc<dyn Clock>,
+    max_parallelism: u32,
+    budget_bytes: usize,
+}
+
+impl GroupState {
+    pub(crate) fn new(
+        node: Arc<GroupAggregateNode>,
+        keys: KeyTable,
+        plan: &Arc<AggregatePlan>,
+    ) -> Result<Self, OperatorError> {
+        Ok(GroupState {
+            node,
+            keys,
+            set: plan.set()?,
+            metas: Vec::new(),
+            is_partial: Vec::new(),
+            any_partial: false,
+            dirty: Vec::new(),
+            cold: false,
+            batch: 0,
+            sweep: 0,
+            store: None,
+            created: Vec::new(),
+        })
+    }
+
+    pub(crate) fn open(&mut self, context: &mut OpenContext<'_>) -> Result<(), OperatorError> {
+        let (id, ttl) = (&self.node.state_id, self.node.ttl_ms);
+        let plan = Arc::clone(self.set.plan());
+        let groups = context.tables.open_table(id, "groups", ttl)?;
+        let values = if plan.has_value_sets() {
+            self.set
+                .value_sets()
+                .for_each(|(_, accumulator)| accumulator.track_values());
+            Some(context.tables.open_table(id, "values", ttl)?)
+        } else {
+            None
+        };
+        self.cold = !groups.is_empty();
+        self.store = Some(Store {
+            groups,
+            values,
+            layouts: StateLayouts::open(id, &plan, context.restored)?,
+            calls: plan.meanings().map(call_identity).collect(),
+            clock: Arc::clone(&context.clock),
+            max_parallelism: context.max_parallelism,
+            budget_bytes: context.state_budget_bytes,
+        });
+        Ok(())
+    }
+
+    pub(crate) fn now(&self) -> i64 {
+        self.store.as_ref().map_or(0, |store| store.clock.now_ms())
+    }
+
+    pub(crate) fn rows(&self, group: u32) -> i64 {
+        self.metas[group as usize].rows
+    }
+
+    pub(crate) fn add_rows(&mut self, group: u32, rows: i64) {
+        self.metas[group as usize].rows += rows;
+    }
+
+    /// The group of every row, loaded from the table where need be and emptied where expired.
+    /// `touched`: each group once, in order of first appearance.
+    pub(crate) fn intern(
+        &mut self,
+        columns: &[ArrayRef],
+        rows: usize,
+        now: i64,
+        groups: &mut Vec<u32>,
+        touched: &mut Vec<u32>,
+    ) -> Result<(), OperatorError> {
+        self.created.clear();
+        self.keys.intern(columns, rows, groups, &mut self.created);
+        self.resize();
+        self.load_created(now)?;
+        touched.clear();
+        self.batch = self.batch.wrapping_add(1);
+        for group in groups.iter() {
+            let meta = &mut self.metas[*group as usize];
+            if meta.batch != self.batch {
+                meta.batch = self.batch;
+                touched.push(*group);
+            }
+        }
+        if self.node.ttl_ms > 0 {
+            for group in touched.iter() {
+                self.expire(*group, now);
+            }
+        }
+        Ok(())
+    }
+
+    /// Groups that the last `intern` met for the first time and that exist nowhere.
+    pub(crate) fn take_new(&mut self) -> Vec<u32> {
+        let metas = &self.metas;
+        self.created
+            .retain(|group| metas[*group as usize].rows == 0);
+        std::mem::take(&mut self.created)
+    }
+
+    fn resize(&mut self) {
+        let bound = self.keys.group_bound();
+        if bound > self.metas.len() {
+            // Stamps of the batch start at 1, so that a fresh group is in none.
+            self.metas.resize(bound, Meta::default());
+            self.is_partial.resize(bound, false);
+            self.set.resize(bound);
+        }
+        for group in &self.created {
+            self.metas[*group as usize] = Meta {
+                batch: self.batch,
+                ..Meta::default()
+            };
+            self.is_partial[*group as usize] = false;
+        }
+    }
+
+    fn load_created(&mut self, now: i64) -> Result<(), OperatorError> {
+        let Some(store) = self.store.as_ref().filter(|_| self.cold) else {
+            return Ok(());
+        };
+        if self.created.is_empty() {
+            return Ok(());
+        }
+        let keys: Vec<Vec<u8>> = self
+            .created
+            .iter()
+            .map(|group| {
+                let mut key = Vec::new();
+                self.keys.encode_key(*group, &mut key);
+                key
+            })
+            .collect();
+        let lookups: Vec<(KeyGroup, &[u8])> = keys
+            .iter()
+            .map(|key| (key_group(key, store.max_parallelism), key.as_slice()))
+            .collect();
+        let found = store.groups.multi_get(&lookups)?;
+        for (group, value) in self.created.iter().zip(found) {
+            let Some(value) = value else {
+                continue;
+            };
+            if is_expired(value.written_at_ms, self.node.ttl_ms, now) {
+                continue;
+            }
+            let mut payload = value.payload.as_slice();
+            let fail = || OperatorError::Internal("an entry in the state of an aggregate".into());
+            if codec::take_u8(&mut payload) != Some(FORMAT) {
+                return Err(fail());
+            }
+            let meta = &mut self.metas[*group as usize];
+            meta.rows = codec::take_i64(&mut payload).ok_or_else(fail)?;
+            meta.written_at = value.written_at_ms;
+            meta.persisted = true;
+            store.layouts.decode(&mut self.set, *group, payload)?;
+            if store.values.is_some() {
+                self.is_partial[*group as usize] = true;
+                self.any_partial = true;
+            }
+        }
+        Ok(())
+    }
+
+    /// Brings those distinct values into memory that the rows are about to meet.
+    pub(crate) fn load_values(
+        &mut self,
+        columns: &[ArrayRef],
+        rows: Rows<'_>,
+        scratch: &mut UpdateScratch,
+    ) -> Result<(), OperatorError> {
+        if !self.any_partial {
+            return Ok(());
+        }
+        let missing = self
+            .set
+            .missing_values(columns, rows, &self.is_partial, scratch)?;
+        self.fetch_values(missing)
+    }
+
+    /// Like [`GroupState::load_values`], for partials.
+    pub(crate) fn load_merged_values(
+        &mut self,
+        partials: &[ArrayRef],
+        groups: &[u32],
+    ) -> Result<(), OperatorError> {
+        if !self.any_partial {
+            return Ok(());
+        }
+        let missing = self
+            .set
+            .missing_in_partials(partials, groups, &self.is_partial)?;
+        self.fetch_values(missing)
+    }
+
+    fn fetch_values(&mut self, missing: Vec<MissingValue>) -> Result<(), OperatorError> {
+        let Some(store) = &self.store else {
+            return Ok(());
+        };
+        let Some(values) = &store.values else {
+            return Ok(());
+        };
+        let keys: Vec<(KeyGroup, Vec<u8>)> = missing
+            .iter()
+            .map(|missing| {
+                value_key(
+                    &self.keys,
+                    store.calls[missing.call],
+                    missing.group,
+                    &missing.value,
+                    store.max_parallelism,
+                )
+            })
+            .collect();
+        let lookups: Vec<(KeyGroup, &[u8])> = keys
+            .iter()
+            .map(|(group, key)| (*group, key.as_slice()))
+            .collect();
+        let found = values.multi_get(&lookups)?;
+        for (missing, stored) in missing.iter().zip(found) {
+            let Some(stored) = stored else {
+                continue;
+            };
+            let mut payload = stored.payload.as_slice();
+            let fail = || OperatorError::Internal("a value in the state of an aggregate".into());
+            if codec::take_u8(&mut payload) != Some(FORMAT) {
+                return Err(fail());
+            }
+            let count = codec::take_i64(&mut payload).ok_or_else(fail)?;
+            self.set
+                .load_value(missing.call, missing.group, &missing.value, count)?;
+        }
+        Ok(())
+    }
+
+    /// Notes that the groups changed.
+    pub(crate) fn mark_dirty(&mut self, groups: &[u32], now: i64) {
+        for group in groups {
+            let meta = &mut self.metas[*group as usize];
+            meta.written_at = now;
+            if !meta.dirty {
+                meta.dirty = true;
+                self.dirty.push(*group);
+            }
+        }
+    }
+
+    /// Empties the accumulators of a group that has no rows left; the next barrier removes it.
+    pub(crate) fn clear(&mut self, group: u32) {
+        self.set.clear(group);
+        self.metas[group as usize].rows = 0;
+        self.is_partial[group as usize] = false;
+    }
+
+    fn expire(&mut self, group: u32, now: i64) {
+        let meta = self.metas[group as usize];
+        if meta.rows != 0 && is_expired(meta.written_at, self.node.ttl_ms, now) {
+            self.clear(group);
+            self.mark_dirty(&[group], now);
+        }
+    }
+
+    /// Removes a few groups that have outlived the TTL unseen.
+    pub(crate) fn sweep(&mut self, now: i64) {
+        if self.node.ttl_ms == 0 || self.metas.is_empty() {
+            return;
+        }
+        for _ in 0..SWEPT_PER_BATCH.min(self.metas.len()) {
+            self.sweep = (self.sweep + 1) % self.metas.len();
+            self.expire(self.sweep as u32, now);
+        }
+    }
+
+    /// Writes what changed since the last barrier, removes what is empty, and evicts if memory
+    /// is over budget.
+    pub(crate) fn snapshot(
+        &mut self,
+        snapshot: &mut OperatorSnapshot,
+    ) -> Result<(), OperatorError> {
+        let Some(store) = &self.store else {
+            return Err(OperatorError::Internal("a snapshot before open".into()));
+        };
+        if let Some(values) = &store.values {
+            let mut delta = values.delta();
+            let (keys, metas) = (&self.keys, &self.metas);
+            let mut payload = Vec::new();
+            for (call, accumulator) in self.set.value_sets() {
+                accumulator.take_value_changes(&mut |change| {
+                    let (group, key) = value_key(
+                        keys,
+                        store.calls[call],
+                        change.group,
+                        change.value,
+                        store.max_parallelism,
+                    );
+                    if change.count == 0 {
+                        delta.delete(group, &key);
+                        return;
+                    }
+                    payload.clear();
+                    payload.push(FORMAT);
+                    codec::put_i64(&mut payload, change.count);
+                    let written_at = metas[change.group as usize].written_at;
+                    delta.put(group, &key, written_at, &payload);
+                });
+            }
+            snapshot.delta(delta);
+        }
+        let mut delta = store.groups.delta();
+        let (mut key, mut payload) = (Vec::new(), Vec::new());
+        let dirty = std::mem::take(&mut self.dirty);
+        for group in &dirty {
+            let meta = &mut self.metas[*group as usize];
+            key.clear();
+            self.keys.encode_key(*group, &mut key);
+            let place = key_group(&key, store.max_parallelism);
+            if meta.rows == 0 {
+                if meta.persisted {
+                    delta.delete(place, &key);
+                }
+                continue;
+            }
+            payload.clear();
+            payload.push(FORMAT);
+            codec::put_i64(&mut payload, meta.rows);
+            store.layouts.encode(&self.set, *group, &mut payload);
+            delta.put(place, &key, meta.written_at, &payload);
+            meta.persisted = true;
+        }
+        snapshot.delta(delta);
+        store.layouts.snapshot(&self.node.state_id, snapshot);
+        // Groups still marked dirty are not evicted: their entries become readable only when
+        // the slot freezes this snapshot.
+        self.evict(store.budget_bytes);
+        for group in dirty {
+            self.metas[group as usize].dirty = false;
+            if self.metas[group as usize].rows == 0 {
+                self.forget(group);
+            }
+        }
+        Ok(())
+    }
+
+    fn evict(&mut self, budget: usize) {
+        let size = self.state_size();
+        if size.bytes as usize <= budget || size.entries == 0 {
+            return;
+        }
+        let mut clean: Vec<(i64, u32)> = self
+            .metas
+            .iter()
+            .enumerate()
+            .filter(|(_, meta)| meta.rows != 0 && !meta.dirty && meta.persisted)
+            .map(|(group, meta)| (meta.written_at, group as u32))
+            .collect();
+        // A fifth more than needed, so that not every barrier evicts.
+        let per_group = (size.bytes / size.entries).max(1) as usize;
+        let wanted = (size.bytes as usize - budget + budget / 5) / per_group + 1;
+        if wanted < clean.len() {
+            clean.select_nth_unstable(wanted);
+            clean.truncate(wanted);
+        }
+        self.cold |= !clean.is_empty();
+        for (_, group) in clean {
+            self.clear(group);
+            self.forget(group);
+        }
+    }
+
+    fn forget(&mut self, group: u32) {
+        self.metas[group as usize] = Meta::default();
+        self.keys.remove(group);
+        self.keys.release(group);
+    }
+
+    pub(crate) fn state_size(&self) -> StateSize {
+        let entries = self.keys.len() as u64;
+        let allocated =
+            self.keys.bytes() + self.set.bytes() + self.metas.capacity() * (size_of::<Meta>() + 1);
+        // Columns do not shrink; what evicted groups leave free is used again.
+        let bound = self.keys.group_bound().max(1) as u64;
+        StateSize {
+            entries,
+            bytes: allocated as u64 * entries / bound,
+        }
+    }
+}
+
+fn is_expired(written_at: i64, ttl_ms: u64, now: i64) -> bool {
+    ttl_ms > 0 && now.saturating_sub_unsigned(ttl_ms) >= written_at
+}
+
+fn value_key(
+    keys: &KeyTable,
+    call: u64,
+    group: u32,
+    value: &[u8],
+    max_parallelism: u32,
+) -> (KeyGroup, Vec<u8>) {
+    let mut group_key = Vec::new();
+    keys.encode_key(group, &mut group_key);
+    let mut key = Vec::with_capacity(10 + group_key.len() + value.len());
+    key.extend_from_slice(&call.to_be_bytes());
+    codec::put_bytes(&mut key, &group_key);
+    key.extend_from_slice(value);
+    (key_group(&group_key, max_parallelism), key)
+}

@@ -1,0 +1,121 @@
+//! Which part of a persisted aggregate entry belongs to which call.
+//!
+//! Calls come and go between versions of a job. Every entry names the layout it was written
+//! with: a list of call meanings, kept as operator state. An entry of an older layout is read
+//! call by call, by meaning; the next change of its key rewrites it in the present one.
+
+use std::collections::BTreeMap;
+
+use millrace_dataflow::StateId;
+
+use crate::{
+    OperatorError, OperatorSnapshot, RestoredState,
+    aggregate::{AggregatePlan, AggregateSet, codec},
+};
+
+const LIST: &str = "layout";
+const FORMAT: u8 = 1;
+
+#[derive(Debug)]
+pub(crate) struct StateLayouts {
+    known: BTreeMap<u64, Layout>,
+    current: u64,
+}
+
+#[derive(Debug)]
+struct Layout {
+    meanings: Vec<String>,
+    /// By part: the present position of its call.
+    order: Vec<Option<usize>>,
+}
+
+impl StateLayouts {
+    /// The layouts of former versions, and one for this plan.
+    pub(crate) fn open(
+        state_id: &StateId,
+        plan: &AggregatePlan,
+        restored: &RestoredState,
+    ) -> Result<Self, OperatorError> {
+        let present: Vec<&str> = plan.meanings().collect();
+        let mut known = BTreeMap::new();
+        for item in restored.list(state_id, LIST) {
+            let (id, meanings) = decode(item).ok_or_else(|| {
+                OperatorError::Internal(format!("a layout in the state of {state_id}"))
+            })?;
+            let mut taken = vec![false; present.len()];
+            let order = meanings
+                .iter()
+                .map(|meaning| {
+                    // The same call twice: first to first, second to second.
+                    let position = (0..present.len())
+                        .find(|i| !taken[*i] && present[*i] == meaning.as_str())?;
+                    taken[position] = true;
+                    Some(position)
+                })
+                .collect();
+            known.insert(id, Layout { meanings, order });
+        }
+        let same = known.iter().find(|(_, layout)| layout.meanings == present);
+        let current = match same {
+            Some((id, _)) => *id,
+            None => {
+                let id = known.keys().next_back().map_or(0, |last| last + 1);
+                let layout = Layout {
+                    meanings: present
+                        .iter()
+                        .map(|meaning| (*meaning).to_owned())
+                        .collect(),
+                    order: (0..present.len()).map(Some).collect(),
+                };
+                known.insert(id, layout);
+                id
+            }
+        };
+        Ok(StateLayouts { known, current })
+    }
+
+    pub(crate) fn snapshot(&self, state_id: &StateId, snapshot: &mut OperatorSnapshot) {
+        let items = self.known.iter().map(|(id, layout)| {
+            let mut item = vec![FORMAT];
+            codec::put_u64(&mut item, *id);
+            codec::put_u64(&mut item, layout.meanings.len() as u64);
+            for meaning in &layout.meanings {
+                codec::put_bytes(&mut item, meaning.as_bytes());
+            }
+            item
+        });
+        snapshot.list(state_id, LIST, items.collect());
+    }
+
+    /// Appends a group's entry.
+    pub(crate) fn encode(&self, set: &AggregateSet, group: u32, out: &mut Vec<u8>) {
+        codec::put_u64(out, self.current);
+        set.encode(group, out);
+    }
+
+    /// Reads a group's entry.
+    pub(crate) fn decode(
+        &self,
+        set: &mut AggregateSet,
+        group: u32,
+        mut bytes: &[u8],
+    ) -> Result<(), OperatorError> {
+        let layout = codec::take_u64(&mut bytes)
+            .and_then(|id| self.known.get(&id))
+            .ok_or_else(|| {
+                OperatorError::Internal("an aggregate's state names an unknown layout".into())
+            })?;
+        set.decode(group, &layout.order, bytes)
+    }
+}
+
+fn decode(mut item: &[u8]) -> Option<(u64, Vec<String>)> {
+    if codec::take_u8(&mut item)? != FORMAT {
+        return None;
+    }
+    let id = codec::take_u64(&mut item)?;
+    let meanings = (0..codec::take_u64(&mut item)?)
+        .map(|_| String::from_utf8(codec::take_bytes(&mut item)?.to_vec()).ok())
+        .collect::<Option<_>>()?;
+    Some((id, meanings))
+}
