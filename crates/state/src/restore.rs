@@ -10,10 +10,11 @@
 use std::{
     fs,
     path::{Path as FilePath, PathBuf},
+    sync::atomic::{AtomicBool, Ordering},
 };
 
 use bytes::Bytes;
-use futures::{StreamExt, TryStreamExt, stream};
+use futures::{StreamExt, stream};
 use millrace_dataflow::KeyGroupRange;
 use object_store::ObjectStore;
 use rocksdb::WriteOptions;
@@ -50,7 +51,8 @@ pub struct RestoredInfo {
 
 /// Places what the snapshots hold of `range` in `dir`, for [`SlotStore::create`] to open.
 /// `layout` is that of the job that made the snapshots; they must have disjoint ranges and
-/// cover `range` (name empty ones too). Whatever is in `dir` is removed.
+/// cover `range` (name empty ones too). Whatever is in `dir` is removed. After a failure `dir` can
+/// be used again; after the future was dropped half-way it cannot.
 pub async fn restore(
     store: &dyn ObjectStore,
     layout: &Layout,
@@ -151,12 +153,25 @@ async fn download(
         files.push((from, local_path(dir, &file.name, &needed_by)?, digest));
     }
     let needed_by = needed_by.as_str();
-    stream::iter(files.into_iter().map(|(from, to, digest)| async move {
+    let failed = AtomicBool::new(false);
+    let failed = &failed;
+    let mut fetched = stream::iter(files.into_iter().map(|(from, to, digest)| async move {
+        if failed.load(Ordering::Relaxed) {
+            return Ok(());
+        }
         get_file(store, &from, &to, Expected { digest, needed_by }).await
     }))
-    .buffer_unordered(CONCURRENCY)
-    .try_collect()
-    .await
+    .buffer_unordered(CONCURRENCY);
+    // After a failure those under way are waited for: dropped, they would still create files in
+    // a directory that the caller may be clearing for the next attempt.
+    let mut outcome = Ok(());
+    while let Some(file) = fetched.next().await {
+        if file.is_err() && outcome.is_ok() {
+            failed.store(true, Ordering::Relaxed);
+            outcome = file;
+        }
+    }
+    outcome
 }
 
 /// Names come from a manifest: only those that RocksDB makes are followed.
