@@ -1,6 +1,7 @@
 //! Sources and sinks. [`source`] and [`sink`] say what a connector is to the engine; each
 //! connector has its own module; [`registry`] finds a connector by the `connector` option.
 
+pub mod catalog;
 pub mod datagen;
 pub mod discard;
 pub mod filesystem;
