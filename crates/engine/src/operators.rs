@@ -9,9 +9,13 @@ mod group_state;
 mod late;
 mod local_group_aggregate;
 mod local_window_aggregate;
+mod session_aggregate;
+mod session_persistence;
+mod sessions;
 mod slice_assignment;
 mod state_layout;
 mod union;
+mod watermark_state;
 mod window_aggregate;
 mod window_assign;
 mod window_persistence;
@@ -29,7 +33,8 @@ pub use group_aggregate::ROW_COUNT_COLUMN;
 use self::{
     calc::Calc, expand::Expand, group_aggregate::GroupAggregate,
     local_group_aggregate::LocalGroupAggregate, local_window_aggregate::LocalWindowAggregate,
-    union::Union, window_aggregate::WindowAggregate, window_assign::WindowAssign,
+    session_aggregate::SessionAggregate, union::Union, window_aggregate::WindowAggregate,
+    window_assign::WindowAssign,
 };
 use crate::{Operator, OperatorError};
 
@@ -51,7 +56,7 @@ pub fn build(node: &Node, inputs: &[SchemaRef]) -> Result<Box<dyn Operator>, Ope
             WindowSource::Time {
                 kind: WindowKind::Session { .. },
                 ..
-            } => return Err(OperatorError::Internal("session windows".into())),
+            } => Box::new(SessionAggregate::new(Arc::clone(aggregate), schema)?),
             _ => Box::new(WindowAggregate::single(Arc::clone(aggregate), schema)?),
         },
         NodeKind::LocalWindowAggregate(aggregate) => {

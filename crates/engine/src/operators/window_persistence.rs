@@ -3,7 +3,7 @@
 //! Table `slices`: slice (end, and start for windows that rows bring along, big-endian with the
 //! sign flipped) then key → version tag, aggregate entry (see `state_layout`). Table `values`:
 //! slice, identity of the call (8 bytes), key with its length before it, value → version tag,
-//! number of rows. List `watermark`: per subtask, its key groups and its watermark.
+//! number of rows. Lists: see `state_layout` and `watermark_state`.
 
 use millrace_dataflow::{KeyGroup, KeyGroupRange, StateId};
 use millrace_state::{Delta, Table};
@@ -11,6 +11,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::{
     state_layout::StateLayouts,
+    watermark_state,
     window_store::{DIRTY, PERSISTED, Slice, SliceKey, WindowStore, Windows},
 };
 use crate::{
@@ -20,7 +21,6 @@ use crate::{
 };
 
 const FORMAT: u8 = 1;
-const WATERMARK: &str = "watermark";
 
 pub(crate) struct WindowPersistence {
     state_id: StateId,
@@ -54,16 +54,7 @@ impl WindowPersistence {
             clock: std::sync::Arc::clone(&context.clock),
         };
         store.tracks_values = persistence.values.is_some();
-        for item in context.restored.list(state_id, WATERMARK) {
-            let (range, watermark) = decode_watermark(item).ok_or_else(|| damaged("watermark"))?;
-            if range.overlaps(persistence.key_groups) {
-                store.watermark = if store.watermark == i64::MIN {
-                    watermark
-                } else {
-                    store.watermark.min(watermark)
-                };
-            }
-        }
+        store.watermark = watermark_state::restore(state_id, context.key_groups, context.restored)?;
         persistence.load(store, &plan)?;
         Ok(persistence)
     }
@@ -206,11 +197,7 @@ impl WindowPersistence {
         if let Some(values) = values {
             snapshot.delta(values);
         }
-        let mut item = vec![FORMAT];
-        item.extend_from_slice(&self.key_groups.start.to_be_bytes());
-        item.extend_from_slice(&self.key_groups.end.to_be_bytes());
-        item.extend_from_slice(&store.watermark.to_be_bytes());
-        snapshot.list(&self.state_id, WATERMARK, vec![item]);
+        watermark_state::save(&self.state_id, self.key_groups, store.watermark, snapshot);
         self.layouts.snapshot(&self.state_id, snapshot);
         Ok(())
     }
@@ -306,15 +293,4 @@ fn decode_slice(windows: &Windows, bytes: &mut &[u8]) -> Option<SliceKey> {
         Windows::Sliced(_) => 0,
     };
     Some(SliceKey { end, start })
-}
-
-fn decode_watermark(item: &[u8]) -> Option<(KeyGroupRange, i64)> {
-    let [FORMAT, a, b, c, d, watermark @ ..] = item else {
-        return None;
-    };
-    let range = KeyGroupRange {
-        start: u16::from_be_bytes([*a, *b]),
-        end: u16::from_be_bytes([*c, *d]),
-    };
-    Some((range, i64::from_be_bytes(watermark.try_into().ok()?)))
 }
