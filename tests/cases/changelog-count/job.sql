@@ -1,0 +1,21 @@
+SET 'table.exec.mini-batch.enabled' = 'false';
+CREATE TABLE clicks (
+  u STRING,
+  v INT
+) WITH (
+  'connector' = 'filesystem',
+  'path' = '${in}/clicks.ndjson',
+  'format' = 'json'${throttle}
+);
+
+CREATE TABLE results (
+  u STRING,
+  n BIGINT,
+  total INT
+) WITH (
+  'connector' = 'filesystem',
+  'path' = '${out}/results',
+  'format' = 'debezium-json'
+);
+
+INSERT INTO results SELECT u, COUNT(*), SUM(v) FROM clicks GROUP BY u;

@@ -1,0 +1,26 @@
+CREATE TABLE orders (
+  id INT,
+  customer STRING,
+  region STRING,
+  amount DECIMAL(10, 2),
+  qty INT,
+  price DOUBLE,
+  ts TIMESTAMP(3),
+  WATERMARK FOR ts AS ts - INTERVAL '5' SECOND
+) WITH (
+  'connector' = 'filesystem',
+  'path' = '${in}/orders.ndjson.gz',
+  'format' = 'json'${throttle}
+);
+
+CREATE TABLE results (
+  region STRING,
+  n BIGINT,
+  total DOUBLE
+) WITH (
+  'connector' = 'filesystem',
+  'path' = '${out}/results',
+  'format' = 'debezium-json'
+);
+
+INSERT INTO results SELECT region, COUNT(*), SUM(price) FROM orders GROUP BY region;

@@ -1,0 +1,27 @@
+CREATE TABLE clicks (
+  u STRING,
+  v INT,
+  ts TIMESTAMP(3),
+  WATERMARK FOR ts AS ts - INTERVAL '3' SECOND
+) WITH (
+  'connector' = 'filesystem',
+  'path' = '${in}/clicks.ndjson',
+  'format' = 'json'${throttle}
+);
+
+CREATE TABLE results (
+  w_start TIMESTAMP(3),
+  w_end TIMESTAMP(3),
+  u STRING,
+  n BIGINT,
+  total INT
+) WITH (
+  'connector' = 'filesystem',
+  'path' = '${out}/results',
+  'format' = 'json'
+);
+
+INSERT INTO results
+SELECT window_start, window_end, u, COUNT(*), SUM(v)
+FROM TABLE(SESSION(TABLE clicks PARTITION BY u, DESCRIPTOR(ts), INTERVAL '4' SECOND))
+GROUP BY window_start, window_end, u;

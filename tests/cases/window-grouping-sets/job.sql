@@ -1,0 +1,33 @@
+CREATE TABLE orders (
+  id INT,
+  customer STRING,
+  region STRING,
+  amount DECIMAL(10, 2),
+  qty INT,
+  price DOUBLE,
+  ts TIMESTAMP(3),
+  WATERMARK FOR ts AS ts - INTERVAL '5' SECOND
+) WITH (
+  'connector' = 'filesystem',
+  'path' = '${in}/orders.ndjson',
+  'format' = 'json'${throttle}
+);
+
+CREATE TABLE results (
+  w_start TIMESTAMP(3),
+  w_end TIMESTAMP(3),
+  region STRING,
+  customer STRING,
+  which BIGINT,
+  n BIGINT,
+  total DOUBLE
+) WITH (
+  'connector' = 'filesystem',
+  'path' = '${out}/results',
+  'format' = 'json'
+);
+
+INSERT INTO results
+SELECT window_start, window_end, region, customer, GROUPING_ID(region, customer), COUNT(*), SUM(price)
+FROM TABLE(TUMBLE(TABLE orders, DESCRIPTOR(ts), INTERVAL '2' MINUTE))
+GROUP BY window_start, window_end, GROUPING SETS ((region, customer), (region), ());
