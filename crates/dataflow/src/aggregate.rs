@@ -1,6 +1,8 @@
 //! Aggregate calls: what is aggregated, over which input columns.
 
-use arrow::datatypes::Field;
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, Field, Schema};
 use serde::{Deserialize, Serialize};
 
 /// The function of an aggregate call. Semantics and result types are Flink's: integer AVG
@@ -45,4 +47,61 @@ pub struct AggregateCall {
     /// What the call means, free of positions: `SUM(bid.price) FILTER (WHERE …)`. Part of the
     /// state id, so that a call keeps its state when others come or go.
     pub meaning: String,
+}
+
+/// The columns in which a local aggregate passes a call's partial result to the global one.
+/// `raw_input` is the schema that the call's arguments refer to.
+///
+/// | call | columns |
+/// |---|---|
+/// | COUNT | `count` |
+/// | SUM | `sum` (of the result's type), `count` of the non-null values |
+/// | AVG | `sum` (BIGINT, DOUBLE or DECIMAL(38, s)), `count` |
+/// | MIN, MAX, FIRST_VALUE, LAST_VALUE | `value` |
+/// | STDDEV, VARIANCE | `count`, `mean`, `m2` |
+/// | ARRAY_AGG, LISTAGG | `values` |
+/// | any over DISTINCT | `values`: the distinct non-null values |
+pub fn partial_fields(call: &AggregateCall, raw_input: &Schema) -> Vec<Field> {
+    let argument = call
+        .args
+        .first()
+        .map(|column| raw_input.field(*column).data_type().clone())
+        .unwrap_or(DataType::Int64);
+    let list = |element: DataType| {
+        let item = Field::new("item", element, true);
+        Field::new("values", DataType::List(Arc::new(item)), true)
+    };
+    let count = || Field::new("count", DataType::Int64, false);
+    if call.distinct {
+        return vec![list(argument)];
+    }
+    match &call.kind {
+        AggregateKind::CountStar | AggregateKind::Count => vec![count()],
+        AggregateKind::Sum => {
+            let sum = Field::new("sum", call.output.data_type().clone(), true);
+            vec![sum, count()]
+        }
+        AggregateKind::Avg => {
+            let sum = match argument {
+                DataType::Float32 | DataType::Float64 => DataType::Float64,
+                DataType::Decimal128(_, scale) => DataType::Decimal128(38, scale),
+                _ => DataType::Int64,
+            };
+            vec![Field::new("sum", sum, true), count()]
+        }
+        AggregateKind::Min
+        | AggregateKind::Max
+        | AggregateKind::FirstValue
+        | AggregateKind::LastValue => vec![Field::new("value", argument, true)],
+        AggregateKind::StddevPop
+        | AggregateKind::StddevSamp
+        | AggregateKind::VarPop
+        | AggregateKind::VarSamp => vec![
+            count(),
+            Field::new("mean", DataType::Float64, true),
+            Field::new("m2", DataType::Float64, true),
+        ],
+        AggregateKind::ArrayAgg => vec![list(argument)],
+        AggregateKind::Listagg { .. } => vec![list(DataType::Utf8)],
+    }
 }

@@ -16,7 +16,7 @@ mod scalar;
 mod state_id;
 mod window;
 
-pub use aggregate::{AggregateCall, AggregateKind};
+pub use aggregate::{AggregateCall, AggregateKind, partial_fields};
 pub use changelog::{ChangelogMode, RowKind};
 pub use graph::{Dataflow, Exchange, GraphError, Input, Node, NodeId};
 pub use key_decoding::{KeyDecodingError, decode_key_column};

@@ -1,0 +1,73 @@
+//! Expressions ready to evaluate: simplified, planned against the real input, cast back if
+//! planning changed the type.
+
+use std::sync::{Arc, LazyLock};
+
+use arrow::datatypes::{Field, SchemaRef};
+use datafusion_common::{DFSchema, DataFusionError};
+use datafusion_expr::{
+    Expr, ExprSchemable, execution_props::ExecutionProps,
+    physical_planning_context::PhysicalPlanningContext, simplify::SimplifyContext,
+};
+use datafusion_optimizer::simplify_expressions::ExprSimplifier;
+use datafusion_physical_expr::create_physical_expr;
+use datafusion_sql::sqlparser::tokenizer::Span;
+use millrace_dataflow::ScalarExpr;
+
+use crate::{
+    bind::expr_text,
+    diagnostic::{Outcome, fail},
+    rel::Column,
+};
+
+static EXECUTION: LazyLock<ExecutionProps> = LazyLock::new(ExecutionProps::new);
+
+/// Plans an expression over `input` that yields `column`.
+pub(super) fn plan_scalar(expr: &Expr, column: &Column, input: &SchemaRef) -> Outcome<ScalarExpr> {
+    match try_plan(expr, column, input) {
+        Ok(scalar) => Ok(scalar),
+        Err(error) => fail(
+            "internal",
+            Span::empty(),
+            format!(
+                "cannot plan {}: {}",
+                expr_text(expr, &str::to_string),
+                error.strip_backtrace()
+            ),
+        ),
+    }
+}
+
+fn try_plan(
+    expr: &Expr,
+    column: &Column,
+    input: &SchemaRef,
+) -> Result<ScalarExpr, DataFusionError> {
+    let schema = Arc::new(DFSchema::try_from(input.as_ref().clone())?);
+    let context = SimplifyContext::builder()
+        .with_schema(Arc::clone(&schema))
+        .build();
+    let mut simplified = ExprSimplifier::new(context).simplify(expr.clone())?;
+    if simplified.get_type(schema.as_ref())? != column.data_type {
+        simplified = expr.clone();
+    }
+    let planned = simplified.get_type(schema.as_ref())?;
+    if planned != column.data_type {
+        simplified = Expr::Cast(datafusion_expr::Cast::new(
+            Box::new(simplified),
+            column.data_type.clone(),
+        ));
+    }
+    let physical = create_physical_expr(
+        &simplified,
+        &schema,
+        &EXECUTION,
+        &PhysicalPlanningContext::default(),
+    )?;
+    let nullable = column.nullable || physical.nullable(input)?;
+    Ok(ScalarExpr {
+        field: Field::new(&column.name, column.data_type.clone(), nullable),
+        text: expr_text(&simplified, &str::to_string),
+        expr: physical,
+    })
+}
