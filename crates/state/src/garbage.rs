@@ -153,7 +153,7 @@ async fn list(store: &dyn ObjectStore, dir: &Path) -> Result<Vec<Path>> {
 /// Objects that are gone already are fine.
 async fn delete(store: &dyn ObjectStore, objects: &[Path]) -> Result<()> {
     // By value: borrowed items would make the future impossible to spawn.
-    stream::iter(objects.to_vec().into_iter().map(|object| async move {
+    stream::iter(objects.iter().cloned().map(|object| async move {
         match store.delete(&object).await {
             Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok::<_, StateError>(()),
             Err(error) => Err(error).on("delete", &object),

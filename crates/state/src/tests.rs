@@ -28,6 +28,9 @@ const MAX_PARALLELISM: u32 = 12;
 /// What a table should hold.
 type Model = BTreeMap<(u16, Vec<u8>), Vec<u8>>;
 
+/// Key group, key, and value or deletion.
+type Change<'a> = (u16, &'a [u8], Option<&'a [u8]>);
+
 fn state_id() -> StateId {
     StateId("group-aggregate-0a1b2c".into())
 }
@@ -97,7 +100,7 @@ impl Slot {
         Ok((slot, info))
     }
 
-    fn put(&self, changes: &[(u16, &[u8], Option<&[u8]>)]) -> Delta {
+    fn put(&self, changes: &[Change<'_>]) -> Delta {
         let mut delta = self.table.delta();
         for (group, key, value) in changes {
             match value {
@@ -137,7 +140,7 @@ impl Slot {
         &mut self,
         objects: &dyn ObjectStore,
         checkpoint: u64,
-        changes: &[(u16, &[u8], Option<&[u8]>)],
+        changes: &[Change<'_>],
     ) -> KeyedSnapshot {
         let local = self.cut(checkpoint, self.put(changes));
         self.upload(objects, local).await.unwrap()
@@ -202,7 +205,7 @@ fn within(model: &Model, range: KeyGroupRange) -> Model {
         .collect()
 }
 
-fn changes(model: &Model) -> Vec<(u16, &[u8], Option<&[u8]>)> {
+fn changes(model: &Model) -> Vec<Change<'_>> {
     model
         .iter()
         .map(|((group, key), value)| (*group, key.as_slice(), Some(value.as_slice())))

@@ -10,7 +10,7 @@ fn frozen_deltas_are_read_newest_first() {
     let dir = tempfile::tempdir().unwrap();
     let slot = Slot::new(&dir);
     assert!(slot.table.is_empty());
-    let freeze = |checkpoint, changes: &[(u16, &[u8], Option<&[u8]>)]| {
+    let freeze = |checkpoint, changes: &[Change<'_>]| {
         let delta = slot.put(changes);
         slot.store.freeze(CheckpointId(checkpoint), vec![delta])
     };
