@@ -135,8 +135,21 @@ impl SessionAggregate {
                 return Ok(());
             }
             self.emit(&due, out)?;
+            let mut keys: Vec<u32> = due
+                .iter()
+                .map(|session| self.state.sessions.get(*session).key)
+                .collect();
             for session in due {
                 self.forget(session);
+            }
+            // Several sessions of one key may have fired: its number goes once, after all of them.
+            keys.sort_unstable();
+            keys.dedup();
+            for key in keys {
+                if self.state.sessions.is_idle(key) {
+                    self.state.keys.remove(key);
+                    self.state.keys.release(key);
+                }
             }
         }
     }
@@ -169,16 +182,11 @@ impl SessionAggregate {
 
     fn forget(&mut self, number: u32) {
         let session = self.state.sessions.get(number);
-        let key = session.key;
         if let Some(persistence) = &mut self.persistence {
             persistence.delete(&self.state.keys, session);
         }
         self.state.set.clear(number);
         self.state.sessions.release(number);
-        if self.state.sessions.is_idle(key) {
-            self.state.keys.remove(key);
-            self.state.keys.release(key);
-        }
     }
 
     /// Assigns rows to sessions: positions and sessions of those that are not late, in order.
