@@ -106,6 +106,14 @@ impl VarBytes {
         self.offsets.push(offset(self.bytes.len()));
     }
 
+    /// The value at `index`; empty if there is none.
+    pub(crate) fn value(&self, index: usize) -> &[u8] {
+        match self.offsets.get(index..index + 2) {
+            Some([start, end]) => &self.bytes[*start as usize..*end as usize],
+            _ => &[],
+        }
+    }
+
     fn truncate(&mut self, len: usize) {
         self.offsets.truncate(len + 1);
         self.bytes.truncate(last(&self.offsets));

@@ -33,8 +33,8 @@ pub(crate) struct Lines {
 
 /// Index of the first `byte`.
 pub(crate) fn find(byte: u8, bytes: &[u8]) -> Option<usize> {
-    // `BufRead` for slices reaches the C library's vectorized memchr, which the standard
-    // library offers in no other way. Reading from a slice cannot fail.
+    // The standard library's search goes word by word and is open to bytes in no other way
+    // than through `BufRead` for slices. Reading from a slice cannot fail.
     let mut rest = bytes;
     match rest.skip_until(byte) {
         Ok(skipped) if skipped > 0 && bytes[skipped - 1] == byte => Some(skipped - 1),

@@ -191,7 +191,7 @@ fn reading_starts_at_any_row() {
 fn row_groups_before_the_start_are_left_out() {
     let rows = 300 * 1024;
     let numbers = batch(vec![("n", Arc::new(Int64Array::from_iter_values(0..rows)))]);
-    let file = file(&[numbers.clone()]);
+    let file = file(std::slice::from_ref(&numbers));
     let batches = read(&file, &numbers.schema(), 290_000, 8192).unwrap();
     let first = array_value_to_string(batches[0].batch.column(0), 0).unwrap();
     assert_eq!(first, "290000");

@@ -130,7 +130,12 @@ impl Records {
         if self.in_quotes() {
             let bytes = &pending[..pending.len().min(self.max)];
             let start = std::mem::replace(&mut self.start, end);
-            return each(CsvRecord::Unclosed(Record { bytes, start, end }));
+            let record = Record { bytes, start, end };
+            return each(if pending.len() > self.max {
+                CsvRecord::TooLong(record)
+            } else {
+                CsvRecord::Unclosed(record)
+            });
         }
         self.hand_out(&pending, end, &mut each)
     }

@@ -1,5 +1,7 @@
 //! One JSON value into a column.
 
+use std::collections::HashSet;
+
 use crate::error::quote;
 
 use super::super::column::{Column, Values};
@@ -190,6 +192,8 @@ fn append_entries(
     items: &mut Column,
     scanner: &mut Scanner<'_>,
 ) -> ValueResult<()> {
+    let first = keys.len();
+    let start = scanner.position();
     scanner.expect(b'{', "a JSON object")?;
     if scanner.eat(b'}') {
         return Ok(());
@@ -203,7 +207,36 @@ fn append_entries(
         }
         append(items, scanner).map_err(|error| error.in_field(name.raw))?;
         if !scanner.another(b'}')? {
-            return Ok(());
+            break;
         }
     }
+    match repeated_key(keys, first) {
+        None => Ok(()),
+        Some(key) => Err(ValueError::new(
+            "every key of a MAP once",
+            format!("{} again", quote(&String::from_utf8_lossy(key))),
+        )
+        .at(start)),
+    }
+}
+
+/// A key that is there twice among those from `first` on.
+fn repeated_key(keys: &Column, first: usize) -> Option<&[u8]> {
+    /// Up to here comparing each with each is faster than hashing.
+    const FEW: usize = 12;
+    let Values::Utf8(values) = &keys.values else {
+        return None;
+    };
+    let all = first..keys.len();
+    if all.len() <= FEW {
+        return all
+            .clone()
+            .map(|index| values.value(index))
+            .enumerate()
+            .find(|(place, key)| (first..first + place).any(|other| values.value(other) == *key))
+            .map(|(_, key)| key);
+    }
+    let mut seen = HashSet::with_capacity(all.len());
+    all.map(|index| values.value(index))
+        .find(|key| !seen.insert(*key))
 }

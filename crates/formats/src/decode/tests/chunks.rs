@@ -41,6 +41,18 @@ fn cases() -> Vec<Case> {
         Case {
             spec: spec(
                 &[
+                    ("format", "csv"),
+                    ("on-error", "dead-letter"),
+                    ("csv.header", "false"),
+                    ("csv.max-record-bytes", "10"),
+                ],
+                &ab,
+            ),
+            input: b"1,a\n2,b\n3,\"c\n\"\nx,\n4,\n5,\"never closed,\"\"\n and too long".to_vec(),
+        },
+        Case {
+            spec: spec(
+                &[
                     ("format", "raw"),
                     ("on-error", "dead-letter"),
                     ("raw.max-record-bytes", "8"),

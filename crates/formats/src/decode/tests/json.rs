@@ -315,6 +315,23 @@ fn nested_types() {
 }
 
 #[test]
+fn a_map_has_every_key_once() {
+    let many = |last: &str| {
+        let members: Vec<String> = (0..30).map(|key| format!("\"k{key}\":1")).collect();
+        format!("{{{},\"{last}\":1}}", members.join(","))
+    };
+    let map = map_of(DataType::Int64);
+    for value in [r#"{"a":1,"b":2,"\u0061":3}"#, &many("k17")] {
+        let error = read(&map, value).unwrap_err();
+        assert!(
+            error.contains("field `v`: expected every key of a MAP once"),
+            "{error}"
+        );
+    }
+    assert!(read(&map, &many("k30")).is_ok());
+}
+
+#[test]
 fn errors_name_the_path_within_nested_values() {
     for (data_type, value, expected) in [
         (
