@@ -159,7 +159,8 @@ impl ChannelQueue {
         let _ = self.producer.set(waker);
     }
 
-    pub(crate) fn pop(&self) -> Option<Message> {
+    /// Takes the oldest message: the consuming slot does, and nobody else.
+    pub fn pop(&self) -> Option<Message> {
         let message = self.messages.lock().pop_front()?;
         let bytes = message.bytes();
         let before = self.queued.fetch_sub(bytes, Ordering::AcqRel);

@@ -1,0 +1,4 @@
+//! The exchange over real connections, and its frames.
+
+mod frames;
+mod links;
