@@ -15,6 +15,7 @@ CREATE TABLE jobs (
     tenant text NOT NULL REFERENCES tenants (name),
     name text NOT NULL CHECK (name ~ '^[a-zA-Z0-9][a-zA-Z0-9._-]{0,62}$'),
     created_at timestamptz NOT NULL DEFAULT now(),
+    updated_at timestamptz NOT NULL DEFAULT now(),
 
     -- Desired.
     revision bigint NOT NULL DEFAULT 1,
@@ -25,9 +26,9 @@ CREATE TABLE jobs (
     stop_mode text
         CONSTRAINT jobs_stop_mode_known CHECK (stop_mode IN ('savepoint', 'drain', 'now')),
     start_from jsonb NOT NULL DEFAULT '"latest"',
-    -- Counts the start, stop, cancel and delete requests, so that the driver can tell a repeated
-    -- request from one it has answered.
-    command bigint NOT NULL DEFAULT 1,
+    -- Counts the start, stop, cancel and delete requests, so that the driver can tell a new request
+    -- from one it has taken in.
+    command bigint NOT NULL,
 
     -- Observed.
     state text NOT NULL DEFAULT 'created'
@@ -38,13 +39,18 @@ CREATE TABLE jobs (
         CONSTRAINT jobs_condition_known CHECK (condition IN ('healthy', 'degraded')),
     condition_reason text,
     condition_cause text,
+    -- Why the newest execution that failed did.
     failure text,
+    failures bigint NOT NULL DEFAULT 0,
     execution uuid,
-    restarts bigint NOT NULL DEFAULT 0,
-    state_since timestamptz NOT NULL DEFAULT now(),
+    running_version bigint,
+    observed_at timestamptz NOT NULL DEFAULT now(),
     observed_revision bigint NOT NULL DEFAULT 0,
+    observed_command bigint NOT NULL DEFAULT 0,
     -- The lifecycle core (millrace_coordination::lifecycle::Job) as JSON, version-tagged.
     core jsonb,
+    -- Counts the steps of the core, so that a commit whose answer was lost is not made twice.
+    step bigint NOT NULL DEFAULT 0,
 
     -- Counters that outlive the rows they number.
     last_checkpoint bigint NOT NULL DEFAULT 0,
@@ -60,10 +66,24 @@ CREATE TABLE jobs (
     lease_epoch bigint NOT NULL DEFAULT 0,
     lease_expires_at timestamptz,
 
+    -- What people see: a request that no driver has taken in yet shows at once.
+    shown_state text NOT NULL GENERATED ALWAYS AS (
+        CASE
+            WHEN command > observed_command AND desired_state = 'running'
+                AND state IN ('created', 'stopped', 'finished', 'failed', 'canceled') THEN 'starting'
+            WHEN command > observed_command AND desired_state <> 'running'
+                AND state NOT IN ('created', 'stopped', 'finished', 'failed', 'canceled') THEN 'stopping'
+            ELSE state
+        END) STORED,
+    needs_driver boolean NOT NULL GENERATED ALWAYS AS (
+        errands OR revision > observed_revision
+        OR state NOT IN ('created', 'stopped', 'finished', 'failed', 'canceled')) STORED,
+
     CONSTRAINT jobs_name_unique UNIQUE (tenant, name)
 );
 
 CREATE INDEX jobs_by_tenant ON jobs (tenant, id);
+CREATE INDEX jobs_by_lease ON jobs (lease_expires_at) WHERE needs_driver;
 
 CREATE TABLE job_versions (
     tenant text NOT NULL REFERENCES tenants (name),

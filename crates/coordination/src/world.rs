@@ -196,10 +196,10 @@ impl World {
                 }
             }
             Move::InputsEnd => {
-                if let Some(execution) = self.job.execution() {
-                    if self.deployed.get(&execution) == Some(&true) {
-                        self.drain(execution);
-                    }
+                if let Some(execution) = self.job.execution()
+                    && self.deployed.get(&execution) == Some(&true)
+                {
+                    self.drain(execution);
                 }
             }
             Move::Wait { ms } => {
@@ -425,7 +425,7 @@ impl World {
                 };
                 let adopted = Adopted {
                     in_flight: with(Row::InProgress).collect(),
-                    completed: with(Row::Completed).last(),
+                    completed: with(Row::Completed).next_back(),
                     notified: CheckpointId(0),
                     drained: self.drained.iter().copied().collect(),
                     finished: self.finished.iter().copied().collect(),
