@@ -25,6 +25,7 @@ mod number;
 mod plan;
 mod rows;
 mod sum;
+mod value_set;
 mod variance;
 
 pub use accumulator::{Accumulator, ValueChange};

@@ -14,6 +14,8 @@ mod session_persistence;
 mod sessions;
 mod slice_assignment;
 mod state_layout;
+#[cfg(test)]
+mod tests;
 mod union;
 mod watermark_state;
 mod window_aggregate;

@@ -15,6 +15,8 @@ pub struct ValueChange<'a> {
     pub value: &'a [u8],
     /// How many rows have it; 0: it is gone.
     pub count: i64,
+    /// When a row last had it (epoch ms), as far as a TTL makes that matter.
+    pub seen_ms: i64,
 }
 
 /// The state of one aggregate call for many groups.
@@ -70,6 +72,9 @@ pub trait Accumulator: Send {
     /// From now on keep track of what changes in the value sets.
     fn track_values(&mut self) {}
 
+    /// The present time (epoch ms), for value sets under a TTL.
+    fn set_time(&mut self, _now_ms: i64) {}
+
     /// Visits what changed in the value sets since the last call.
     fn take_value_changes(&mut self, _visit: &mut dyn FnMut(ValueChange<'_>)) {}
 
@@ -77,7 +82,13 @@ pub trait Accumulator: Send {
     fn each_value(&self, _group: u32, _visit: &mut dyn FnMut(&[u8])) {}
 
     /// Puts a persisted value back.
-    fn load_value(&mut self, _group: u32, _value: &[u8], _count: i64) -> Result<(), OperatorError> {
+    fn load_value(
+        &mut self,
+        _group: u32,
+        _value: &[u8],
+        _count: i64,
+        _seen_ms: i64,
+    ) -> Result<(), OperatorError> {
         Ok(())
     }
 

@@ -15,7 +15,7 @@ use super::{
     codec,
     collect::{Collect, Shape},
     count::Count,
-    distinct::{Distinct, flatten},
+    distinct::{DistinctOptions, distinct, flatten},
     extreme::{Extreme, First, Last, Max, Min},
     extreme_bytes::ExtremeBytes,
     multiset::Multiset,
@@ -42,16 +42,19 @@ struct Call {
     filter: Option<usize>,
     output: Field,
     retract: bool,
+    ttl_ms: u64,
     meaning: String,
 }
 
 impl AggregatePlan {
-    /// Plans the calls over columns of `input`. `retract`: rows can be taken back. Fails for
-    /// types that a function does not take.
+    /// Plans the calls over columns of `input`. `retract`: rows can be taken back. `ttl_ms`:
+    /// how long a distinct value is kept without being seen, 0 for ever. Fails for types that a
+    /// function does not take.
     pub fn new(
         calls: &[AggregateCall],
         input: &Schema,
         retract: bool,
+        ttl_ms: u64,
     ) -> Result<Arc<Self>, OperatorError> {
         let mut plan = AggregatePlan {
             calls: Vec::new(),
@@ -76,6 +79,7 @@ impl AggregatePlan {
                 filter,
                 output: call.output.clone(),
                 retract,
+                ttl_ms,
                 meaning: call.meaning.clone(),
             };
             call.accumulator()?;
@@ -152,13 +156,17 @@ impl Call {
         if !self.distinct {
             return Ok(inner);
         }
-        let takes_nulls = self.kind == AggregateKind::ArrayAgg;
-        Ok(Box::new(Distinct::new(
-            self.input.clone(),
-            self.retract,
-            takes_nulls,
-            inner,
-        )))
+        let options = DistinctOptions {
+            input: self.input.clone(),
+            counting: self.retract,
+            takes_nulls: self.kind == AggregateKind::ArrayAgg,
+            inner_keeps_values: matches!(
+                self.kind,
+                AggregateKind::ArrayAgg | AggregateKind::Listagg { .. }
+            ),
+            ttl_ms: self.ttl_ms,
+        };
+        Ok(distinct(options, inner))
     }
 
     fn plain(&self) -> Result<Box<dyn Accumulator>, OperatorError> {
@@ -376,8 +384,16 @@ impl AggregateSet {
         group: u32,
         value: &[u8],
         count: i64,
+        seen_ms: i64,
     ) -> Result<(), OperatorError> {
-        self.accumulators[call].load_value(group, value, count)
+        self.accumulators[call].load_value(group, value, count, seen_ms)
+    }
+
+    /// The present time (epoch ms), for value sets under a TTL.
+    pub fn set_time(&mut self, now_ms: i64) {
+        for accumulator in &mut self.accumulators {
+            accumulator.set_time(now_ms);
+        }
     }
 
     /// Merges partial columns (of all calls, in order): row `i` into `groups[i]`.

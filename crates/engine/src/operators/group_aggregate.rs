@@ -94,7 +94,7 @@ impl GroupAggregate {
         input: impl FnOnce(&AggregatePlan) -> Result<Input, OperatorError>,
     ) -> Result<Self, OperatorError> {
         let retract = node.input_mode == ChangelogMode::Retract;
-        let plan = AggregatePlan::new(&node.aggregates, &node.raw_input, retract)?;
+        let plan = AggregatePlan::new(&node.aggregates, &node.raw_input, retract, node.ttl_ms)?;
         let keys = KeyTable::new(key_types(&node.raw_input, &node.keys))?;
         Ok(GroupAggregate {
             input: input(&plan)?,

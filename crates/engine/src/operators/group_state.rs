@@ -136,6 +136,7 @@ impl GroupState {
         touched: &mut Vec<u32>,
     ) -> Result<(), OperatorError> {
         self.created.clear();
+        self.set.set_time(now);
         self.keys.intern(columns, rows, groups, &mut self.created);
         self.resize();
         self.load_created(now)?;
@@ -292,8 +293,13 @@ impl GroupState {
                 return Err(fail());
             }
             let count = codec::take_i64(&mut payload).ok_or_else(fail)?;
-            self.set
-                .load_value(missing.call, missing.group, &missing.value, count)?;
+            self.set.load_value(
+                missing.call,
+                missing.group,
+                &missing.value,
+                count,
+                stored.written_at_ms,
+            )?;
         }
         Ok(())
     }
@@ -347,7 +353,7 @@ impl GroupState {
         };
         if let Some(values) = &store.values {
             let mut delta = values.delta();
-            let (keys, metas) = (&self.keys, &self.metas);
+            let keys = &self.keys;
             let mut payload = Vec::new();
             for (call, accumulator) in self.set.value_sets() {
                 accumulator.take_value_changes(&mut |change| {
@@ -365,8 +371,7 @@ impl GroupState {
                     payload.clear();
                     payload.push(FORMAT);
                     codec::put_i64(&mut payload, change.count);
-                    let written_at = metas[change.group as usize].written_at;
-                    delta.put(group, &key, written_at, &payload);
+                    delta.put(group, &key, change.seen_ms, &payload);
                 });
             }
             snapshot.delta(delta);

@@ -32,7 +32,7 @@ impl LocalGroupAggregate {
         schema: SchemaRef,
     ) -> Result<Self, OperatorError> {
         let retract = node.input_mode == ChangelogMode::Retract;
-        let plan = AggregatePlan::new(&node.aggregates, &node.raw_input, retract)?;
+        let plan = AggregatePlan::new(&node.aggregates, &node.raw_input, retract, 0)?;
         if retract && !plan.merges_retractions() {
             return Err(OperatorError::Internal(
                 "a two-phase aggregate that cannot take partials back".into(),

@@ -63,7 +63,7 @@ impl LocalWindowAggregate {
             schema,
             windows,
             time,
-            plan: AggregatePlan::new(&node.aggregates, &node.raw_input, false)?,
+            plan: AggregatePlan::new(&node.aggregates, &node.raw_input, false, 0)?,
             template: KeyTable::new(key_types(&node.raw_input, &node.keys))?,
             slices: BTreeMap::new(),
             groups_held: 0,

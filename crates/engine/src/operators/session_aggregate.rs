@@ -73,7 +73,7 @@ impl SessionAggregate {
                 "a session gap of {gap} ms"
             )));
         }
-        let plan = AggregatePlan::new(&node.aggregates, &node.raw_input, false)?;
+        let plan = AggregatePlan::new(&node.aggregates, &node.raw_input, false, 0)?;
         Ok(SessionAggregate {
             time_column: (*domain == TimeDomain::Event).then_some(*column),
             time: WindowTime::new(zone.as_deref())?,

@@ -92,7 +92,7 @@ impl SessionPersistence {
             for _ in 0..codec::take_u64(&mut payload).ok_or_else(fail)? {
                 let value = codec::take_bytes(&mut payload).ok_or_else(fail)?;
                 for call in &calls {
-                    state.set.load_value(*call, session, value, 1)?;
+                    state.set.load_value(*call, session, value, 1, 0)?;
                 }
             }
         }

@@ -124,7 +124,7 @@ impl WindowAggregate {
         input: Input,
     ) -> Result<Self, OperatorError> {
         let (windows, time, _) = windows_of(&node.window)?;
-        let plan = AggregatePlan::new(&node.aggregates, &node.raw_input, false)?;
+        let plan = AggregatePlan::new(&node.aggregates, &node.raw_input, false, 0)?;
         let keys = KeyTable::new(key_types(&node.raw_input, &node.keys))?;
         Ok(WindowAggregate {
             input,

@@ -131,7 +131,7 @@ impl WindowPersistence {
         let identity = u64::from_be_bytes(*identity);
         for (call, accumulator) in slice.set.value_sets() {
             if calls.get(call) == Some(&identity) {
-                accumulator.load_value(group, key, count)?;
+                accumulator.load_value(group, key, count, 0)?;
             }
         }
         Ok(())

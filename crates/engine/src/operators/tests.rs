@@ -1,0 +1,10 @@
+//! Tables of steps and results for the operators. Every case runs clean, restored from a
+//! snapshot after every step, and rescaled over and over, and must give the same result.
+
+mod calc;
+mod group;
+mod harness;
+mod nodes;
+mod session;
+mod text;
+mod window;
