@@ -8,6 +8,10 @@ const MIN_CHANNEL: usize = 64 << 10;
 /// More would only add latency.
 const MAX_CHANNEL: usize = 4 * MIB;
 
+/// What uploading one slot's snapshot holds: parts of some files at a time.
+const UPLOAD: usize = 40 * MIB;
+const MAX_UPLOADS: usize = 4;
+
 /// Bytes for each use. What is left over covers frozen deltas of a checkpoint under way, batches
 /// in operators, and frames on the wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,6 +41,12 @@ impl MemoryBudget {
     /// Capacity of each of this many channels.
     pub(crate) fn channel_bytes(&self, channels: usize) -> usize {
         (self.queues / channels.max(1)).clamp(MIN_CHANNEL, MAX_CHANNEL)
+    }
+
+    /// Slots that may upload a snapshot at once.
+    pub(crate) fn parallel_uploads(&self) -> usize {
+        // Uploads come out of what is left over, about half of the hot state's part.
+        (self.hot_state / 2 / UPLOAD).clamp(1, MAX_UPLOADS)
     }
 
     /// Hot state of each of this many slots.

@@ -15,7 +15,7 @@ use millrace_state::{
 };
 use millrace_types::{CheckpointId, ExecutionId, SubtaskIndex};
 use object_store::ObjectStore;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Semaphore, mpsc, watch};
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::{events::EventHub, transport::describe};
@@ -28,6 +28,8 @@ pub(crate) struct SnapshotTarget {
     pub(crate) execution: ExecutionId,
     /// Local directory for snapshots, on the file system of the slots' stores.
     pub(crate) scratch: PathBuf,
+    /// Slots that may upload at once: each holds parts of several files in memory.
+    pub(crate) uploads: Arc<Semaphore>,
     pub(crate) events: Arc<EventHub>,
 }
 
@@ -180,6 +182,8 @@ impl PipelineTask {
             .await
             .map_err(|error| format!("the thread that writes the state failed: {error}"))?
             .map_err(|error| describe(&error))?;
+        // The semaphore is never closed; without a permit the bound is merely not held.
+        let _permit = target.uploads.acquire().await.ok();
         let stored = match barrier.savepoint {
             Some(savepoint) => {
                 write_canonical(

@@ -1,35 +1,32 @@
 //! Makes an execution out of a Deploy request: compile and compare, restore, open operators,
 //! wire the channels.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    path::PathBuf,
-    sync::Arc,
-};
+mod plan;
+mod wiring;
 
-use futures::{StreamExt, TryStreamExt, future, stream};
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
+
+use futures::{StreamExt, TryStreamExt, stream};
 use millrace_dataflow::{Dataflow, KeyGroupRange};
 use millrace_engine::{
     Clock, RestoredState,
-    channel::{ChannelId, ChannelQueue, ChannelSender},
-    plan,
     slot_builder::{SlotBuilder, SlotConfig},
 };
 use millrace_protocol::v1;
 use millrace_state::{
     Layout, SlotStore, SnapshotManifest, StateBudget, UploadedFiles, manifest, restore, storage,
 };
-use millrace_types::{
-    CheckpointMode, ExecutionId, JobId, JobSpec, SubtaskIndex, TenantName, VersionNumber, WorkerId,
-};
+use millrace_types::{CheckpointMode, ExecutionId, JobId, JobSpec, SubtaskIndex, WorkerId};
 use object_store::{ObjectStore, path::Path};
+use tokio::sync::Semaphore;
 
 use crate::{
     budget::MemoryBudget,
     checkpoint::{SnapshotPipeline, SnapshotTarget},
+    deploy::{plan::Plan, wiring::Wiring},
     deploy_error::DeployError,
     events::EventHub,
-    exchange::{EdgeSchema, InboundChannel, InboundExecution, LinkTarget, OutboundLink},
+    exchange::InboundExecution,
     execution::{Execution, Parts, SlotReports},
     output::OutputTap,
     progress::Progress,
@@ -62,21 +59,6 @@ pub(crate) struct Deployed {
     pub(crate) fingerprint: String,
 }
 
-/// A request that has been read and checked against itself.
-struct Plan {
-    execution: ExecutionId,
-    version: VersionNumber,
-    tenant: TenantName,
-    spec: JobSpec,
-    dataflow: Arc<Dataflow>,
-    fingerprint: String,
-    /// Subtasks of this worker.
-    local: BTreeSet<u32>,
-    /// Who runs each subtask.
-    owners: BTreeMap<u32, WorkerId>,
-    addresses: BTreeMap<WorkerId, String>,
-}
-
 impl Deployer {
     /// The directory of everything local of an execution.
     pub(crate) fn execution_dir(&self, execution: ExecutionId) -> PathBuf {
@@ -84,7 +66,7 @@ impl Deployer {
     }
 
     pub(crate) async fn deploy(&self, request: v1::DeployRequest) -> Result<Deployed, DeployError> {
-        let plan = self.plan(&request).await?;
+        let plan = Plan::read(self, &request).await?;
         let url = request.storage_url.clone();
         let (store, root) = blocking(move || storage::open(&url)).await??;
         let snapshot = match request.restore_manifest.as_str() {
@@ -116,98 +98,6 @@ impl Deployer {
             request.lossless_output,
         )
         .await
-    }
-
-    async fn plan(&self, request: &v1::DeployRequest) -> Result<Plan, DeployError> {
-        let execution: ExecutionId = request
-            .execution_id
-            .parse()
-            .map_err(|error| DeployError::request("execution_id", error))?;
-        let tenant = TenantName::new(request.tenant.clone())
-            .map_err(|error| DeployError::request("tenant", error))?;
-        let spec: JobSpec = serde_json::from_str(&request.spec_json)
-            .map_err(|error| DeployError::request("spec_json", error))?;
-        spec.validate()
-            .map_err(|error| DeployError::request("spec_json", error))?;
-        let (compile, compiled) = (Arc::clone(&self.compile), spec.clone());
-        let dataflow = blocking(move || compile(&compiled))
-            .await?
-            .map_err(DeployError::Compile)?;
-        dataflow
-            .check()
-            .map_err(|error| DeployError::Compile(error.to_string()))?;
-        let fingerprint = dataflow.fingerprint().0;
-        if fingerprint != request.fingerprint {
-            return Err(DeployError::Fingerprint {
-                control_plane: request.control_plane_version.clone(),
-                theirs: request.fingerprint.clone(),
-                ours: fingerprint,
-            });
-        }
-        let mut plan = Plan {
-            execution,
-            version: VersionNumber(request.version),
-            tenant,
-            spec,
-            dataflow: Arc::new(dataflow),
-            fingerprint,
-            local: BTreeSet::new(),
-            owners: BTreeMap::new(),
-            addresses: BTreeMap::new(),
-        };
-        self.assign(&mut plan, &request.workers)?;
-        Ok(plan)
-    }
-
-    fn assign(&self, plan: &mut Plan, workers: &[v1::Peer]) -> Result<(), DeployError> {
-        let wrong = |reason: String| Err(DeployError::request("workers", reason));
-        let parallelism = plan.dataflow.parallelism;
-        for peer in workers {
-            let worker: WorkerId = peer
-                .worker_id
-                .parse()
-                .map_err(|error| DeployError::request("workers", error))?;
-            if plan
-                .addresses
-                .insert(worker, peer.address.clone())
-                .is_some()
-            {
-                return wrong(format!("worker {worker} is named twice"));
-            }
-            for subtask in &peer.subtasks {
-                if *subtask >= parallelism {
-                    return wrong(format!(
-                        "subtask {subtask} of a parallelism of {parallelism}"
-                    ));
-                }
-                if plan.owners.insert(*subtask, worker).is_some() {
-                    return wrong(format!("subtask {subtask} is given to two workers"));
-                }
-                if worker == self.worker {
-                    plan.local.insert(*subtask);
-                }
-            }
-        }
-        if plan.owners.len() != parallelism as usize {
-            return wrong(format!(
-                "{} of {parallelism} subtasks are given to a worker",
-                plan.owners.len()
-            ));
-        }
-        if plan.local.is_empty() {
-            return wrong(format!(
-                "none of the subtasks is for this worker, {}",
-                self.worker
-            ));
-        }
-        if plan.local.len() > self.slots as usize {
-            return wrong(format!(
-                "{} subtasks for this worker, which has {} slots",
-                plan.local.len(),
-                self.slots
-            ));
-        }
-        Ok(())
     }
 
     /// Restores and opens the store of every local slot.
@@ -268,6 +158,7 @@ impl Deployer {
             layout,
             execution: plan.execution,
             scratch: dir.join("snapshots"),
+            uploads: Arc::new(Semaphore::new(self.memory.parallel_uploads())),
             events: Arc::clone(&self.events),
         };
         let mut pipelines = BTreeMap::new();
@@ -287,7 +178,7 @@ impl Deployer {
                 .map(|(subtask, pipeline)| (*subtask, Arc::downgrade(pipeline)))
                 .collect(),
         });
-        let channel_bytes = self.memory.channel_bytes(channel_count(&plan));
+        let channel_bytes = self.memory.channel_bytes(plan.channel_count());
         let restored = Arc::new(restored_state(snapshot));
         let builders: Vec<SlotBuilder> = slot_stores
             .into_iter()
@@ -307,9 +198,15 @@ impl Deployer {
                 })
             })
             .collect();
-        let inbound = inbound(&plan, self.worker, &builders, &progress)?;
-        let links = links(&plan, self.worker, &builders, channel_bytes, &progress)?;
-        let slots = build_slots(builders, &plan, &links).await?;
+        let wiring = Wiring {
+            plan: &plan,
+            this: self.worker,
+            window: channel_bytes,
+            progress: &progress,
+        };
+        let inbound = wiring.inbound(&builders)?;
+        let links = wiring.links(&builders)?;
+        let slots = wiring.build(builders, &links).await?;
         let execution = Execution::new(Parts {
             progress,
             slots,
@@ -341,123 +238,6 @@ fn restored_state(snapshot: Option<SnapshotManifest>) -> RestoredState {
                 .collect(),
         },
     }
-}
-
-/// Channels that end in this worker, and those that leave it.
-fn channel_count(plan: &Plan) -> usize {
-    let dataflow = &plan.dataflow;
-    let remote = dataflow.parallelism as usize - plan.local.len();
-    let mut count = 0;
-    for node in &dataflow.nodes {
-        for input in
-            (0..node.inputs.len()).filter(|input| plan::is_channel(dataflow, node.id, *input))
-        {
-            for subtask in &plan.local {
-                let producers = plan::producers(dataflow, node.id, input, *subtask).len();
-                count += producers;
-                if producers > 1 {
-                    count += remote;
-                }
-            }
-        }
-    }
-    count
-}
-
-/// What the other workers will send here.
-fn inbound(
-    plan: &Plan,
-    this: WorkerId,
-    builders: &[SlotBuilder],
-    progress: &Arc<Progress>,
-) -> Result<Arc<InboundExecution>, DeployError> {
-    let mut by_worker: BTreeMap<WorkerId, Vec<(ChannelId, InboundChannel)>> = BTreeMap::new();
-    for (id, queue) in builders.iter().flat_map(|builder| builder.queues()) {
-        let Some(owner) = plan.owners.get(&id.from).filter(|owner| **owner != this) else {
-            continue;
-        };
-        let channel = InboundChannel {
-            queue: Arc::clone(queue),
-            edge: edge(plan, *id)?,
-        };
-        by_worker.entry(*owner).or_default().push((*id, channel));
-    }
-    let progress = Arc::clone(progress);
-    let on_failure = Arc::new(move |reason| progress.lost_peer(reason));
-    Ok(InboundExecution::new(plan.execution, by_worker, on_failure))
-}
-
-/// A link to every worker that something is sent to.
-fn links(
-    plan: &Plan,
-    this: WorkerId,
-    builders: &[SlotBuilder],
-    window: usize,
-    progress: &Arc<Progress>,
-) -> Result<BTreeMap<WorkerId, OutboundLink>, DeployError> {
-    let mut by_worker: BTreeMap<WorkerId, Vec<(ChannelId, EdgeSchema)>> = BTreeMap::new();
-    for id in builders.iter().flat_map(SlotBuilder::outputs) {
-        if let Some(owner) = plan.owners.get(&id.to).filter(|owner| **owner != this) {
-            by_worker
-                .entry(*owner)
-                .or_default()
-                .push((id, edge(plan, id)?));
-        }
-    }
-    let mut links = BTreeMap::new();
-    for (worker, channels) in by_worker {
-        let target = LinkTarget {
-            execution: plan.execution,
-            from: this,
-            to: worker,
-            address: plan.addresses.get(&worker).cloned().unwrap_or_default(),
-        };
-        let progress = Arc::clone(progress);
-        let on_failure = Arc::new(move |reason| progress.lost_peer(reason));
-        links.insert(
-            worker,
-            OutboundLink::new(target, channels, window, on_failure),
-        );
-    }
-    Ok(links)
-}
-
-fn edge(plan: &Plan, id: ChannelId) -> Result<EdgeSchema, DeployError> {
-    EdgeSchema::of(&plan.dataflow, id.node, id.input)
-        .ok_or_else(|| DeployError::Internal(format!("no edge belongs to channel {id:?}")))
-}
-
-/// Connects and opens the slots, each on a thread of its own since connectors may block.
-async fn build_slots(
-    builders: Vec<SlotBuilder>,
-    plan: &Plan,
-    links: &BTreeMap<WorkerId, OutboundLink>,
-) -> Result<Vec<millrace_engine::slot::Slot>, DeployError> {
-    let queues: BTreeMap<ChannelId, Arc<ChannelQueue>> = builders
-        .iter()
-        .flat_map(|builder| {
-            builder
-                .queues()
-                .iter()
-                .map(|(id, queue)| (*id, Arc::clone(queue)))
-        })
-        .collect();
-    let mut building = Vec::with_capacity(builders.len());
-    for builder in builders {
-        let mut senders = builder.local_senders(&queues);
-        for id in builder.outputs() {
-            let link = plan.owners.get(&id.to).and_then(|owner| links.get(owner));
-            if let Some(sender) = link.and_then(|link| link.sender(id, builder.waker())) {
-                senders.insert(id, Box::new(sender) as Box<dyn ChannelSender>);
-            }
-        }
-        building.push(blocking(move || builder.build(senders)));
-    }
-    let mut slots = Vec::with_capacity(building.len());
-    for slot in future::join_all(building).await {
-        slots.push(slot??);
-    }
-    Ok(slots)
 }
 
 async fn blocking<T: Send + 'static>(

@@ -35,6 +35,7 @@ impl Fixture {
             ),
             execution: ExecutionId(Uuid::from_u128(2)),
             scratch: scratch.clone(),
+            uploads: Arc::new(Semaphore::new(1)),
             events: Arc::clone(&events),
         };
         let store = SlotStore::create(&dir.path().join("local/slot-3"), &StateBudget::new(8 << 20))
