@@ -2,6 +2,7 @@
 """Makes the expected rows of golden cases with an independent engine.
 
     tests/oracle/oracle.py [NAME ...]        all cases without names
+    tests/oracle/oracle.py --flights         the flights job of the chaos tests
 
 A case's `case.json` says which engine: "flink" runs the case's own job.sql with Flink 2.3 (with
 the options that only Millrace has left out, see `for_flink`), "duckdb" runs the case's
@@ -12,7 +13,10 @@ table planner and API, csv, json, connector-files, log4j) besides a JDK: both ar
 writes cases, `make test` needs neither.
 """
 
+import datetime
+import decimal
 import glob
+import gzip
 import json
 import os
 import pathlib
@@ -165,10 +169,43 @@ def final_state(lines):
     return sorted(rows)
 
 
+def json_value(v):
+    """A value of DuckDB as Millrace's JSON format writes it."""
+    if isinstance(v, datetime.datetime):
+        return json.dumps(v.strftime("%Y-%m-%d %H:%M:%S.") + f"{v.microsecond // 1000:03}")
+    if isinstance(v, datetime.date):
+        return json.dumps(str(v))
+    if isinstance(v, decimal.Decimal):
+        return str(v)
+    if isinstance(v, list):
+        return "[" + ",".join(json_value(x) for x in v) + "]"
+    if isinstance(v, dict):
+        return "{" + ",".join(json.dumps(k) + ":" + json_value(x) for k, x in v.items()) + "}"
+    return json.dumps(v, ensure_ascii=False)
+
+
+def json_lines(cursor):
+    columns = [c[0] for c in cursor.description]
+    for row in cursor.fetchall():
+        yield "{" + ",".join(json.dumps(c) + ":" + json_value(v) for c, v in zip(columns, row)) + "}"
+
+
+def flights():
+    import duckdb as engine
+
+    data = HERE.parent.parent / "examples" / "data" / "flights-2013-01.ndjson.gz"
+    query = (HERE / "flights.sql").read_text().replace("${in}", str(data))
+    lines = list(json_lines(engine.connect().execute(query)))
+    folder = HERE.parent / "chaos"
+    folder.mkdir(exist_ok=True)
+    with open(folder / "flights.ndjson.gz", "wb") as file:
+        with gzip.GzipFile("", "wb", 9, file, mtime=0) as packed:
+            packed.write("".join(line + "\n" for line in lines).encode())
+    print("flights", len(lines), "rows")
+
+
 def duckdb(case):
     import duckdb as engine
-    import datetime
-    import decimal
 
     sql = (case / "oracle.sql").read_text()
     connection = engine.connect()
@@ -182,31 +219,17 @@ def duckdb(case):
     queries = dict(zip(rest[::2], rest[1::2]))
     assert sorted(queries) == sorted(names), (sorted(queries), names)
 
-    def value(v):
-        if isinstance(v, datetime.datetime):
-            return json.dumps(v.strftime("%Y-%m-%d %H:%M:%S.") + f"{v.microsecond // 1000:03}")
-        if isinstance(v, datetime.date):
-            return json.dumps(str(v))
-        if isinstance(v, decimal.Decimal):
-            return str(v)
-        if isinstance(v, list):
-            return "[" + ",".join(value(x) for x in v) + "]"
-        if isinstance(v, dict):
-            return "{" + ",".join(json.dumps(k) + ":" + value(x) for k, x in v.items()) + "}"
-        return json.dumps(v, ensure_ascii=False)
-
     for name, query in queries.items():
         cursor = connection.execute(query.replace("${in}", str(case / "in")))
-        columns = [c[0] for c in cursor.description]
-        lines = sorted(
-            "{" + ",".join(json.dumps(c) + ":" + value(v) for c, v in zip(columns, row)) + "}"
-            for row in cursor.fetchall()
-        )
+        lines = sorted(json_lines(cursor))
         store(case, name, lines)
         print(case.name, name, len(lines), "rows", flush=True)
 
 
 def main():
+    if sys.argv[1:] == ["--flights"]:
+        flights()
+        return
     names = sys.argv[1:] or sorted(p.parent.name for p in CASES.glob("*/case.json"))
     by_engine = {"flink": [], "duckdb": [], "hand": []}
     for name in names:

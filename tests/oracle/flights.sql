@@ -1,0 +1,20 @@
+-- Expected rows of the flights job, late rows left out as a watermark after every row leaves them:
+-- a row is late when the window's last millisecond is not after the newest scheduled departure
+-- before it, less four hours.
+WITH numbered AS (
+  SELECT row_number() OVER () AS place, * FROM read_json('${in}', format = 'newline_delimited', columns = {
+    sched_dep: 'TIMESTAMP', origin: 'VARCHAR', dep_delay: 'INT', cancelled: 'BOOLEAN'})
+), judged AS (
+  SELECT *, time_bucket(INTERVAL 1 HOUR, sched_dep) AS w,
+    max(sched_dep) OVER (ORDER BY place ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) - INTERVAL 4 HOUR AS watermark
+  FROM numbered
+)
+SELECT w AS window_start, w + INTERVAL 1 HOUR AS window_end, origin,
+  COUNT(*) FILTER (WHERE NOT cancelled) AS departures,
+  COUNT(*) FILTER (WHERE cancelled) AS cancelled,
+  round(AVG(CAST(dep_delay AS DOUBLE)), 1) AS avg_delay,
+  MAX(dep_delay) AS max_delay
+FROM judged
+WHERE watermark IS NULL OR w + INTERVAL 1 HOUR - INTERVAL 1 MILLISECOND > watermark
+GROUP BY w, origin
+ORDER BY w, origin
