@@ -1,0 +1,52 @@
+#!/usr/bin/env bash
+# Checks the licence of every dependency, and that no banned crate came in, against deny.toml.
+# With cargo-deny installed, cargo-deny does it.
+set -euo pipefail
+here="$(cd "$(dirname "$0")" && pwd)"
+cd "$here/.."
+. "$here/env.sh"
+
+if cargo deny --version >/dev/null 2>&1; then
+    exec cargo deny --offline check licenses bans sources
+fi
+
+# The texts of one array of deny.toml: list SECTION KEY.
+list() {
+    awk -v section="[$1]" -v key="$2" '
+        /^\[/ { inside = ($0 == section) }
+        inside && $0 ~ "^" key " *=" { on = 1 }
+        on { line = $0; sub(/#.*/, "", line); while (match(line, /"[^"]*"/)) {
+                print substr(line, RSTART + 1, RLENGTH - 2); line = substr(line, RSTART + RLENGTH) } }
+        on && /\]/ { on = 0 }
+    ' deny.toml
+}
+
+bad=0
+allowed="$(list licenses allow)"
+while IFS='|' read -r package licence; do
+    # Every part joined by AND needs one alternative that is allowed.
+    while IFS= read -r part; do
+        ok=0
+        while IFS= read -r alternative; do
+            alternative="$(tr -d '() ' <<<"$alternative")"
+            if grep -qxF "$alternative" <<<"$allowed"; then ok=1; fi
+        done < <(sed 's/ OR /\n/g; s/\//\n/g; s/ WITH /-WITH-/g' <<<"$part")
+        if [ "$ok" -eq 0 ]; then
+            echo "$package: licence \`$licence\` is not in deny.toml's allow list" >&2
+            bad=1
+        fi
+    done < <(sed 's/ AND /\n/g' <<<"$licence")
+done < <(cargo tree --locked --workspace --all-features --target all --edges normal,build \
+    --prefix none --format '{p}|{l}' | sed 's/ (\*)$//; s/ ([^|]*)|/|/' | sort -u | grep -v -e '^millrace' -e '^$')
+
+while IFS= read -r banned; do
+    if grep -qx "name = \"$banned\"" Cargo.lock; then
+        echo "$banned is banned by deny.toml, but in Cargo.lock" >&2
+        bad=1
+    fi
+done < <(sed -n '/^\[bans\]/,/^\[/p' deny.toml | sed -n 's/.*crate = "\([^"]*\)".*/\1/p')
+
+if [ "$bad" -eq 0 ]; then
+    echo "licences and banned crates: fine"
+fi
+exit "$bad"
