@@ -25,6 +25,8 @@ mod versions;
 mod workers;
 
 #[cfg(test)]
+pub(crate) mod test_database;
+#[cfg(test)]
 mod tests;
 
 use std::{str::FromStr, time::Duration};
@@ -63,14 +65,17 @@ impl Store {
     /// Checks the URL; connections are made when they are needed, so Postgres need not be up.
     pub(crate) fn connect_lazy(database_url: &str) -> Result<Self> {
         let options = PgConnectOptions::from_str(database_url)
-            .map_err(|source| StoreError::Url { source })?
-            .application_name("millrace");
+            .map_err(|source| StoreError::Url { source })?;
+        Ok(Store::with_options(options))
+    }
+
+    pub(crate) fn with_options(options: PgConnectOptions) -> Self {
         let pool = PgPoolOptions::new()
             .max_connections(16)
             .acquire_timeout(ACQUIRE_TIMEOUT)
             .idle_timeout(Duration::from_secs(300))
-            .connect_lazy_with(options);
-        Ok(Store { pool })
+            .connect_lazy_with(options.application_name("millrace"));
+        Store { pool }
     }
 
     /// Brings the schema to this version's. Several replicas may call it at once.

@@ -48,7 +48,7 @@ mod tests {
 
     use super::*;
 
-    #[tokio::test(start_paused = true)]
+    #[tokio::test]
     async fn only_an_absent_database_is_waited_for() {
         let calls = Cell::new(0);
         let answer = persist("test", || {
