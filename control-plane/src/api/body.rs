@@ -154,26 +154,9 @@ impl Syntax {
 fn parse<T: DeserializeOwned>(bytes: &[u8], syntax: Syntax) -> Answer<T> {
     match syntax {
         Syntax::Json => {
-            let mut deserializer = serde_json::Deserializer::from_slice(bytes);
-            let value: T =
-                serde_path_to_error::deserialize(&mut deserializer).map_err(|error| {
-                    let path = error.path().to_string();
-                    let inner = error.into_inner();
-                    // An error of the format is the body's fault, one of the data is the spec's.
-                    let code = if inner.is_data() {
-                        Code::InvalidSpec
-                    } else {
-                        Code::MalformedBody
-                    };
-                    refused(
-                        code,
-                        &path,
-                        &inner.to_string(),
-                        inner.line(),
-                        inner.column(),
-                    )
-                })?;
-            deserializer.end().map_err(|error| {
+            // What is no JSON at all is told as such, wherever reading the value would have
+            // stopped. This pass does not recurse, however deep the nesting.
+            serde_json::from_slice::<serde::de::IgnoredAny>(bytes).map_err(|error| {
                 refused(
                     Code::MalformedBody,
                     ".",
@@ -182,7 +165,18 @@ fn parse<T: DeserializeOwned>(bytes: &[u8], syntax: Syntax) -> Answer<T> {
                     error.column(),
                 )
             })?;
-            Ok(value)
+            let mut deserializer = serde_json::Deserializer::from_slice(bytes);
+            serde_path_to_error::deserialize(&mut deserializer).map_err(|error| {
+                let path = error.path().to_string();
+                let inner = error.into_inner();
+                refused(
+                    Code::InvalidSpec,
+                    &path,
+                    &inner.to_string(),
+                    inner.line(),
+                    inner.column(),
+                )
+            })
         }
         Syntax::Yaml => {
             let deserializer = serde_yaml_ng::Deserializer::from_slice(bytes);
@@ -253,9 +247,10 @@ mod tests {
 
     #[test]
     fn a_broken_body_is_no_spec() {
-        for body in [&b"{\"name\": "[..], b"{} {}", b"\xff\xfe", b""] {
-            let problem = parse::<serde_json::Value>(body, Syntax::Json).unwrap_err();
-            assert_eq!(problem.code, "malformed-body", "{body:?}");
+        let deep = vec![b'['; 1_000_000];
+        for body in [&b"{\"name\": "[..], b"{} {}", b"\xff\xfe", b"", &deep] {
+            let problem = parse::<JobSpec>(body, Syntax::Json).unwrap_err();
+            assert_eq!(problem.code, "malformed-body", "{}", problem.detail);
             assert_eq!(problem.status, 400);
         }
     }
