@@ -129,17 +129,14 @@ impl Supervisor {
     fn expect_running(&self, execution: &str) -> Result<Arc<Execution>, Status> {
         let execution = self.expect(execution)?;
         let status = execution.progress().status();
-        if status.state() == WorkerState::Running {
-            return Ok(execution);
+        match (status.state(), status.failure) {
+            (WorkerState::Running, _) => Ok(execution),
+            (_, Some(failure)) => Err(failed(&failure)),
+            (_, None) => Err(Status::aborted(format!(
+                "execution {} is not running here",
+                execution.id()
+            ))),
         }
-        let reason = status
-            .failure
-            .map(|failure| format!(": {}", failure.reason));
-        Err(Status::failed_precondition(format!(
-            "execution {} is not running here{}",
-            execution.id(),
-            reason.unwrap_or_default()
-        )))
     }
 
     pub(crate) fn attach(
@@ -206,7 +203,7 @@ impl Supervisor {
         self.fence(request.epoch)?;
         let execution = self.expect(&request.execution_id)?;
         if let Some(failure) = execution.progress().failure() {
-            return Err(Status::failed_precondition(failure.reason));
+            return Err(failed(&failure));
         }
         execution.start();
         Ok(())
@@ -325,6 +322,17 @@ impl Supervisor {
         if let Err(error) = removed {
             tracing::warn!(%error, "local state could not be removed");
         }
+    }
+}
+
+/// The answer to orders for an execution that has failed. As with deployments,
+/// `FailedPrecondition` says that another attempt is of no use.
+fn failed(failure: &v1::ExecutionFailed) -> Status {
+    let message = format!("the execution has failed here: {}", failure.reason);
+    if failure.retryable {
+        Status::aborted(message)
+    } else {
+        Status::failed_precondition(message)
     }
 }
 

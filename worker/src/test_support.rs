@@ -131,7 +131,7 @@ pub(crate) struct Cluster {
     pub(crate) workers: Vec<TestWorker>,
     registry: Registry,
     control_plane: String,
-    _server: AbortOnDropHandle<Result<(), tonic::transport::Error>>,
+    server: AbortOnDropHandle<Result<(), tonic::transport::Error>>,
 }
 
 pub(crate) struct TestWorker {
@@ -160,7 +160,7 @@ impl Cluster {
             workers: Vec::new(),
             registry,
             control_plane,
-            _server: AbortOnDropHandle::new(tokio::spawn(server)),
+            server: AbortOnDropHandle::new(tokio::spawn(server)),
         };
         for number in 0..workers {
             cluster.add_worker(number as u128 + 1).await;
@@ -203,6 +203,11 @@ impl Cluster {
     /// What a worker registered last.
     pub(crate) fn registered(&self, worker: WorkerId) -> Option<v1::RegisterRequest> {
         self.registry.seen.lock().get(&worker.to_string()).cloned()
+    }
+
+    /// Nobody answers registrations any more.
+    pub(crate) fn stop_control_plane(&self) {
+        self.server.abort();
     }
 
     pub(crate) fn unwant(&self) {

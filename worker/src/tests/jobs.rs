@@ -201,6 +201,20 @@ async fn a_lost_peer_fails_the_execution_and_is_named() {
     let status = cluster.workers[0].attach(job, 1).await.unwrap();
     assert_eq!(status.state(), WorkerState::Failed);
     assert_eq!(status.failure, Some(failure));
+    let refused = cluster.workers[0]
+        .client
+        .drain(execution_request(&request))
+        .await
+        .unwrap_err();
+    assert_eq!(
+        refused.code(),
+        tonic::Code::Aborted,
+        "another attempt may help"
+    );
+    assert!(
+        refused.message().contains(&lost.id.to_string()),
+        "{refused}"
+    );
 
     // Alone, and anew.
     let next = cluster.request(2, "5000 1000000", 2);
@@ -226,6 +240,7 @@ async fn nobody_reads_for_a_while_and_the_job_goes_on() {
             .await
             .unwrap();
     }
+    cluster.stop_control_plane();
     let job = cluster.job;
     for index in 0..2 {
         loop {
