@@ -49,6 +49,11 @@ pub enum WindowSource {
         zone: Option<String>,
     },
     /// The rows carry their window already (an aggregate over an aggregate of the same window).
-    /// A window fires when the watermark reaches its `end` − 1 ms.
-    Attached { start: usize, end: usize },
+    /// A window fires when the watermark reaches its `end` − 1 ms, taken in `zone` (an IANA name)
+    /// if `end` is a local timestamp of a `TIMESTAMP_LTZ` window.
+    Attached {
+        start: usize,
+        end: usize,
+        zone: Option<String>,
+    },
 }

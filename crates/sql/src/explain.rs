@@ -169,7 +169,7 @@ fn window_source_text(window: &WindowSource, schema: &Schema) -> String {
                 .unwrap_or_default();
             format!("{} over {time}{zone}", window_text(kind))
         }
-        WindowSource::Attached { start, end } => format!(
+        WindowSource::Attached { start, end, .. } => format!(
             "the window of {}, {}",
             schema.field(*start).name(),
             schema.field(*end).name()

@@ -7,18 +7,6 @@ use arrow::array::ArrayRef;
 use super::Rows;
 use crate::OperatorError;
 
-/// A member of a group's value set that changed since it was last persisted.
-#[derive(Debug)]
-pub struct ValueChange<'a> {
-    pub group: u32,
-    /// Canonical encoding of the value.
-    pub value: &'a [u8],
-    /// How many rows have it; 0: it is gone.
-    pub count: i64,
-    /// When a row last had it (epoch ms), as far as a TTL makes that matter.
-    pub seen_ms: i64,
-}
-
 /// The state of one aggregate call for many groups.
 pub trait Accumulator: Send {
     /// Makes room for groups `0..groups`; new ones are empty.
@@ -39,7 +27,7 @@ pub trait Accumulator: Send {
     /// The results of these groups.
     fn emit(&self, groups: &[u32]) -> Result<ArrayRef, OperatorError>;
 
-    /// Appends the group's state in its persisted form (without its value set, if it has one).
+    /// Appends the group's state in its persisted form.
     fn encode(&self, group: u32, out: &mut Vec<u8>);
 
     /// Replaces the group's state by a persisted one.
@@ -63,45 +51,6 @@ pub trait Accumulator: Send {
 
     /// For downcasting in `merge_from`.
     fn as_any(&self) -> &dyn Any;
-
-    /// Whether the call keeps a set of values per group that is persisted value by value.
-    fn has_value_set(&self) -> bool {
-        false
-    }
-
-    /// From now on keep track of what changes in the value sets.
-    fn track_values(&mut self) {}
-
-    /// The present time (epoch ms), for value sets under a TTL.
-    fn set_time(&mut self, _now_ms: i64) {}
-
-    /// Visits what changed in the value sets since the last call.
-    fn take_value_changes(&mut self, _visit: &mut dyn FnMut(ValueChange<'_>)) {}
-
-    /// Visits all values of a group.
-    fn each_value(&self, _group: u32, _visit: &mut dyn FnMut(&[u8])) {}
-
-    /// Puts a persisted value back.
-    fn load_value(
-        &mut self,
-        _group: u32,
-        _value: &[u8],
-        _count: i64,
-        _seen_ms: i64,
-    ) -> Result<(), OperatorError> {
-        Ok(())
-    }
-
-    /// Values that the rows bring for groups whose set is not wholly in memory (`is_partial` by
-    /// group) and which are not in memory: group and canonical encoding, each pair once.
-    fn missing_values(
-        &self,
-        _values: Option<&ArrayRef>,
-        _rows: Rows<'_>,
-        _is_partial: &[bool],
-    ) -> Result<Vec<(u32, Vec<u8>)>, OperatorError> {
-        Ok(Vec::new())
-    }
 }
 
 /// A persisted accumulator that cannot be read.

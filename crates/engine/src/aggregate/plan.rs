@@ -2,24 +2,20 @@
 
 use std::sync::Arc;
 
-use arrow::{
-    array::{Array, ArrayRef, AsArray},
-    datatypes::{DataType, Field, Schema},
-};
+use arrow::datatypes::{DataType, Field, Schema};
 use millrace_dataflow::{AggregateCall, AggregateKind};
+use xxhash_rust::xxh3::xxh3_64;
 
 use super::{
-    Accumulator, Rows,
-    accumulator::damaged,
+    Accumulator, AggregateSet,
     average::Average,
-    codec,
     collect::{Collect, Shape},
     count::Count,
-    distinct::{DistinctOptions, distinct, flatten},
     extreme::{Extreme, First, Last, Max, Min},
     extreme_bytes::ExtremeBytes,
     multiset::Multiset,
     sum::Sum,
+    value_set::{MAX_CALLS, SetOptions},
     variance::Variance,
 };
 use crate::{OperatorError, key_table::is_int_like};
@@ -27,23 +23,36 @@ use crate::{OperatorError, key_table::is_int_like};
 /// What is the same for all sets of a node.
 #[derive(Debug)]
 pub struct AggregatePlan {
-    calls: Vec<Call>,
-    /// Distinct filter columns, each evaluated once per batch.
-    filters: Vec<usize>,
+    pub(super) calls: Vec<Call>,
+    /// Filter columns, each evaluated once per batch.
+    pub(super) filters: Vec<usize>,
+    pub(super) value_sets: Vec<ValueSetPlan>,
 }
 
 #[derive(Debug)]
-struct Call {
+pub(super) struct Call {
     kind: AggregateKind,
-    argument: Option<usize>,
+    pub(super) argument: Option<usize>,
     input: DataType,
-    distinct: bool,
+    pub(super) distinct: bool,
     /// Position in `AggregatePlan::filters`.
-    filter: Option<usize>,
+    pub(super) filter: Option<usize>,
     output: Field,
     retract: bool,
-    ttl_ms: u64,
     meaning: String,
+}
+
+/// A value set and the `DISTINCT` calls that share it.
+#[derive(Debug)]
+pub struct ValueSetPlan {
+    /// What the set means: function and argument of its calls. Part of persisted keys.
+    pub identity: u64,
+    /// Positions of the calls.
+    pub calls: Vec<usize>,
+    pub(super) argument: usize,
+    pub(super) options: SetOptions,
+    /// Whether the inner functions keep the values in order of arrival themselves.
+    pub(super) inner_keeps_values: bool,
 }
 
 impl AggregatePlan {
@@ -59,6 +68,7 @@ impl AggregatePlan {
         let mut plan = AggregatePlan {
             calls: Vec::new(),
             filters: Vec::new(),
+            value_sets: Vec::new(),
         };
         for call in calls {
             let filter = call.filter.map(|column| {
@@ -79,26 +89,56 @@ impl AggregatePlan {
                 filter,
                 output: call.output.clone(),
                 retract,
-                ttl_ms,
                 meaning: call.meaning.clone(),
             };
             call.accumulator()?;
+            if let (true, Some(argument)) = (call.distinct, argument) {
+                plan.share_values(&call, argument, ttl_ms);
+            }
             plan.calls.push(call);
         }
         Ok(Arc::new(plan))
     }
 
+    /// Finds or makes the value set of the call that is about to be added.
+    fn share_values(&mut self, call: &Call, argument: usize, ttl_ms: u64) {
+        let position = self.calls.len();
+        // Calls that differ only in their filter mean the same up to it.
+        let meaning = call.meaning.split(" FILTER (WHERE ").next();
+        let identity = xxh3_64(meaning.unwrap_or_default().as_bytes());
+        let mut number = 0;
+        for set in &mut self.value_sets {
+            if set.identity == identity.wrapping_add(number) && set.argument == argument {
+                if set.calls.len() < MAX_CALLS {
+                    set.calls.push(position);
+                    set.options.calls += 1;
+                    return;
+                }
+                number += 1;
+            }
+        }
+        let keeps_values = matches!(
+            call.kind,
+            AggregateKind::ArrayAgg | AggregateKind::Listagg { .. }
+        );
+        self.value_sets.push(ValueSetPlan {
+            identity: identity.wrapping_add(number),
+            calls: vec![position],
+            argument,
+            options: SetOptions {
+                input: call.input.clone(),
+                calls: 1,
+                counting: call.retract,
+                takes_nulls: call.kind == AggregateKind::ArrayAgg,
+                ttl_ms,
+            },
+            inner_keeps_values: keeps_values,
+        });
+    }
+
     /// Accumulators for no groups yet.
     pub fn set(self: &Arc<Self>) -> Result<AggregateSet, OperatorError> {
-        Ok(AggregateSet {
-            accumulators: self
-                .calls
-                .iter()
-                .map(Call::accumulator)
-                .collect::<Result<_, _>>()?,
-            plan: Arc::clone(self),
-            groups: 0,
-        })
+        AggregateSet::new(Arc::clone(self))
     }
 
     pub fn len(&self) -> usize {
@@ -114,9 +154,9 @@ impl AggregatePlan {
         self.calls.iter().map(|call| call.meaning.as_str())
     }
 
-    /// Whether any call keeps a value set that is persisted value by value.
-    pub fn has_value_sets(&self) -> bool {
-        self.calls.iter().any(|call| call.distinct)
+    /// The value sets of `DISTINCT` calls, which are persisted value by value.
+    pub fn value_sets(&self) -> &[ValueSetPlan] {
+        &self.value_sets
     }
 
     /// Whether partials of changelog input can be merged: sums and counts only.
@@ -137,7 +177,7 @@ impl AggregatePlan {
     pub fn partial_column(&self, call: usize, first: usize) -> Option<usize> {
         let widths = self.calls[..call].iter().map(|call| {
             let accumulator = call.accumulator().ok()?;
-            Some(accumulator.partial_width())
+            Some(call.partial_width(accumulator.as_ref()))
         });
         Some(first + widths.sum::<Option<usize>>()?)
     }
@@ -151,25 +191,17 @@ impl AggregatePlan {
 }
 
 impl Call {
-    fn accumulator(&self) -> Result<Box<dyn Accumulator>, OperatorError> {
-        let inner = self.plain()?;
-        if !self.distinct {
-            return Ok(inner);
+    /// Number of columns that a local aggregate passes on.
+    pub(super) fn partial_width(&self, accumulator: &dyn Accumulator) -> usize {
+        if self.distinct {
+            1
+        } else {
+            accumulator.partial_width()
         }
-        let options = DistinctOptions {
-            input: self.input.clone(),
-            counting: self.retract,
-            takes_nulls: self.kind == AggregateKind::ArrayAgg,
-            inner_keeps_values: matches!(
-                self.kind,
-                AggregateKind::ArrayAgg | AggregateKind::Listagg { .. }
-            ),
-            ttl_ms: self.ttl_ms,
-        };
-        Ok(distinct(options, inner))
     }
 
-    fn plain(&self) -> Result<Box<dyn Accumulator>, OperatorError> {
+    /// An accumulator over all values, or over those that a value set lets through.
+    pub(super) fn accumulator(&self) -> Result<Box<dyn Accumulator>, OperatorError> {
         let output = self.output.data_type().clone();
         let refused = || {
             OperatorError::Data(format!(
@@ -248,314 +280,5 @@ impl Call {
                 separator: separator.clone(),
             }),
         })
-    }
-}
-
-/// Memory that `update` reuses from batch to batch.
-#[derive(Debug, Default)]
-pub struct UpdateScratch {
-    filtered: Vec<Filtered>,
-}
-
-#[derive(Debug, Default)]
-struct Filtered {
-    positions: Vec<u32>,
-    groups: Vec<u32>,
-    retract: Vec<bool>,
-}
-
-/// A value that a batch brings and that may be in the state table only.
-#[derive(Debug)]
-pub struct MissingValue {
-    /// Position of the call.
-    pub call: usize,
-    pub group: u32,
-    /// Canonical encoding.
-    pub value: Vec<u8>,
-}
-
-/// The accumulators of all calls.
-pub struct AggregateSet {
-    plan: Arc<AggregatePlan>,
-    accumulators: Vec<Box<dyn Accumulator>>,
-    groups: usize,
-}
-
-impl AggregateSet {
-    pub fn plan(&self) -> &Arc<AggregatePlan> {
-        &self.plan
-    }
-
-    /// Makes room for groups `0..groups`.
-    pub fn resize(&mut self, groups: usize) {
-        if groups > self.groups {
-            for accumulator in &mut self.accumulators {
-                accumulator.resize(groups);
-            }
-            self.groups = groups;
-        }
-    }
-
-    /// Takes raw rows of a batch with these columns.
-    pub fn update(
-        &mut self,
-        columns: &[ArrayRef],
-        rows: Rows<'_>,
-        scratch: &mut UpdateScratch,
-    ) -> Result<(), OperatorError> {
-        self.filter(columns, rows, scratch);
-        for (call, accumulator) in self.plan.calls.iter().zip(&mut self.accumulators) {
-            let values = call.argument.map(|column| &columns[column]);
-            accumulator.update(values, scratch.rows(call.filter, rows))?;
-        }
-        Ok(())
-    }
-
-    fn filter(&self, columns: &[ArrayRef], rows: Rows<'_>, scratch: &mut UpdateScratch) {
-        scratch
-            .filtered
-            .resize_with(self.plan.filters.len(), Filtered::default);
-        for (column, filtered) in self.plan.filters.iter().zip(&mut scratch.filtered) {
-            filtered.fill(&columns[*column], rows);
-        }
-    }
-
-    /// Per call with a value set: the values that the rows bring for groups marked in
-    /// `is_partial` and that are not in memory.
-    pub fn missing_values(
-        &self,
-        columns: &[ArrayRef],
-        rows: Rows<'_>,
-        is_partial: &[bool],
-        scratch: &mut UpdateScratch,
-    ) -> Result<Vec<MissingValue>, OperatorError> {
-        self.filter(columns, rows, scratch);
-        let mut missing = Vec::new();
-        for (position, call) in self.plan.calls.iter().enumerate() {
-            if call.distinct {
-                let values = call.argument.map(|column| &columns[column]);
-                let rows = scratch.rows(call.filter, rows);
-                let of_call =
-                    self.accumulators[position].missing_values(values, rows, is_partial)?;
-                missing.extend(of_call.into_iter().map(|(group, value)| MissingValue {
-                    call: position,
-                    group,
-                    value,
-                }));
-            }
-        }
-        Ok(missing)
-    }
-
-    /// Like [`AggregateSet::missing_values`], for partials.
-    pub fn missing_in_partials(
-        &self,
-        partials: &[ArrayRef],
-        groups: &[u32],
-        is_partial: &[bool],
-    ) -> Result<Vec<MissingValue>, OperatorError> {
-        let mut missing = Vec::new();
-        let mut column = 0;
-        for (call, accumulator) in self.accumulators.iter().enumerate() {
-            if accumulator.has_value_set() {
-                let list = partials[column].as_list::<i32>();
-                let (positions, of) = flatten(list, groups);
-                let rows = Rows {
-                    positions: Some(&positions),
-                    groups: &of,
-                    retract: None,
-                };
-                let of_call = accumulator.missing_values(Some(list.values()), rows, is_partial)?;
-                missing.extend(of_call.into_iter().map(|(group, value)| MissingValue {
-                    call,
-                    group,
-                    value,
-                }));
-            }
-            column += accumulator.partial_width();
-        }
-        Ok(missing)
-    }
-
-    /// Puts a persisted value back into a call's value set.
-    pub fn load_value(
-        &mut self,
-        call: usize,
-        group: u32,
-        value: &[u8],
-        count: i64,
-        seen_ms: i64,
-    ) -> Result<(), OperatorError> {
-        self.accumulators[call].load_value(group, value, count, seen_ms)
-    }
-
-    /// The present time (epoch ms), for value sets under a TTL.
-    pub fn set_time(&mut self, now_ms: i64) {
-        for accumulator in &mut self.accumulators {
-            accumulator.set_time(now_ms);
-        }
-    }
-
-    /// Merges partial columns (of all calls, in order): row `i` into `groups[i]`.
-    pub fn merge(&mut self, partials: &[ArrayRef], groups: &[u32]) -> Result<(), OperatorError> {
-        let mut rest = partials;
-        for accumulator in &mut self.accumulators {
-            let (own, others) = rest
-                .split_at_checked(accumulator.partial_width())
-                .ok_or_else(|| OperatorError::Internal("too few partial columns".into()))?;
-            accumulator.merge(own, groups)?;
-            rest = others;
-        }
-        Ok(())
-    }
-
-    /// Merges groups of another set of the same plan: `from[i]` there into `to[i]` here.
-    pub fn merge_from(
-        &mut self,
-        other: &AggregateSet,
-        from: &[u32],
-        to: &[u32],
-    ) -> Result<(), OperatorError> {
-        for (accumulator, other) in self.accumulators.iter_mut().zip(&other.accumulators) {
-            accumulator.merge_from(other.as_ref(), from, to)?;
-        }
-        Ok(())
-    }
-
-    /// Merges group `from` of this set into group `to`.
-    pub fn merge_within(&mut self, from: u32, to: u32) -> Result<(), OperatorError> {
-        for accumulator in &mut self.accumulators {
-            let partials = accumulator.partials(&[from])?;
-            accumulator.merge(&partials, &[to])?;
-        }
-        Ok(())
-    }
-
-    /// The partial columns of all calls.
-    pub fn partials(&self, groups: &[u32]) -> Result<Vec<ArrayRef>, OperatorError> {
-        let mut columns = Vec::new();
-        for accumulator in &self.accumulators {
-            columns.extend(accumulator.partials(groups)?);
-        }
-        Ok(columns)
-    }
-
-    /// Number of partial columns of all calls.
-    pub fn partial_width(&self) -> usize {
-        self.accumulators
-            .iter()
-            .map(|accumulator| accumulator.partial_width())
-            .sum()
-    }
-
-    /// The result columns, one per call.
-    pub fn emit(&self, groups: &[u32]) -> Result<Vec<ArrayRef>, OperatorError> {
-        self.accumulators
-            .iter()
-            .map(|accumulator| accumulator.emit(groups))
-            .collect()
-    }
-
-    /// Makes the group empty.
-    pub fn clear(&mut self, group: u32) {
-        for accumulator in &mut self.accumulators {
-            accumulator.clear(group);
-        }
-    }
-
-    /// Bytes in memory.
-    pub fn bytes(&self) -> usize {
-        self.accumulators
-            .iter()
-            .map(|accumulator| accumulator.bytes())
-            .sum()
-    }
-
-    /// Appends the group's persisted form: per call its length, then its bytes.
-    pub fn encode(&self, group: u32, out: &mut Vec<u8>) {
-        for accumulator in &self.accumulators {
-            // One byte for the length is nearly always enough; longer ones are moved.
-            let start = out.len();
-            out.push(0);
-            accumulator.encode(group, out);
-            let length = out.len() - start - 1;
-            if length < 0x80 {
-                out[start] = length as u8;
-            } else {
-                let bytes = out.split_off(start + 1);
-                out.truncate(start);
-                codec::put_bytes(out, &bytes);
-            }
-        }
-    }
-
-    /// Reads a group back. `order[i]` is the call that the `i`-th persisted part belongs to now,
-    /// `None` for one that is no more. Calls without a part stay empty.
-    pub fn decode(
-        &mut self,
-        group: u32,
-        order: &[Option<usize>],
-        mut bytes: &[u8],
-    ) -> Result<(), OperatorError> {
-        for call in order {
-            let part = codec::take_bytes(&mut bytes).ok_or_else(|| damaged("an aggregate"))?;
-            if let Some(call) = call {
-                self.accumulators[*call].decode(group, part)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Positions of the calls with value sets, and their accumulators.
-    pub fn value_sets(&mut self) -> impl Iterator<Item = (usize, &mut Box<dyn Accumulator>)> {
-        self.accumulators
-            .iter_mut()
-            .enumerate()
-            .filter(|(_, accumulator)| accumulator.has_value_set())
-    }
-}
-
-impl UpdateScratch {
-    fn rows<'a>(&'a self, filter: Option<usize>, all: Rows<'a>) -> Rows<'a> {
-        match filter {
-            None => all,
-            Some(filter) => {
-                let filtered = &self.filtered[filter];
-                Rows {
-                    positions: Some(&filtered.positions),
-                    groups: &filtered.groups,
-                    retract: all.retract.map(|_| &filtered.retract[..]),
-                }
-            }
-        }
-    }
-}
-
-impl Filtered {
-    fn fill(&mut self, column: &ArrayRef, rows: Rows<'_>) {
-        self.positions.clear();
-        self.groups.clear();
-        self.retract.clear();
-        let column = column.as_boolean();
-        let values = match column.nulls() {
-            Some(nulls) => column.values() & nulls.inner(),
-            None => column.values().clone(),
-        };
-        if let (None, None) = (rows.positions, rows.retract) {
-            for position in values.set_indices() {
-                self.positions.push(position as u32);
-                self.groups.push(rows.groups[position]);
-            }
-            return;
-        }
-        rows.each(|group, position, retract| {
-            if values.value(position) {
-                self.positions.push(position as u32);
-                self.groups.push(group as u32);
-                if rows.retract.is_some() {
-                    self.retract.push(retract);
-                }
-            }
-        });
     }
 }

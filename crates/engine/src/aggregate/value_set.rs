@@ -1,382 +1,400 @@
-//! Sets of values with the number of rows that have each, one set per group.
+//! The values of `DISTINCT` calls: per group a set of values, each with the calls it counts for.
+//!
+//! Calls of one function over one argument that differ only in their filter share a set, so a
+//! row costs one look-up however many filters there are. A value goes on to a call's (inner)
+//! accumulator when it comes for that call, and is taken back when its last row goes.
+//!
+//! Sets can be large, so they are persisted value by value: only values that changed since the
+//! last barrier are handed over. Under a TTL every value has its own: one not seen for so long
+//! counts as new, as in Flink.
 
-use std::borrow::Cow;
+use std::sync::Arc;
 
 use arrow::{
-    array::{Array, ArrayRef},
-    datatypes::DataType,
+    array::{Array, ArrayRef, ListArray},
+    buffer::OffsetBuffer,
+    datatypes::{DataType, Field},
 };
 use hashbrown::{HashTable, hash_table::Entry};
-use xxhash_rust::xxh3::xxh3_64;
 
 use super::{
-    accumulator::damaged,
-    cell::{Cells, decode_cells, encode_cells},
+    Rows,
+    kept::{Kept, Presence, Seen},
 };
-use crate::{
-    OperatorError,
-    key_table::{hash_int, int_array, int_values},
-};
+use crate::{OperatorError, key_table::is_int_like};
 
-/// How a value is kept: as itself if integer-like, else by its encoding (see `cell`).
-pub(super) trait Kept: Clone + Send + 'static {
-    type Column<'a>;
-    type Ref<'a>: Copy;
+/// Most calls that share a set.
+pub(super) const MAX_CALLS: usize = 32;
 
-    fn read(column: &ArrayRef) -> Result<Self::Column<'_>, OperatorError>;
-    fn at<'a>(column: &'a Self::Column<'_>, position: usize) -> Self::Ref<'a>;
-    fn hash(value: Self::Ref<'_>) -> u64;
-    fn is(&self, value: Self::Ref<'_>) -> bool;
-    fn own(value: Self::Ref<'_>) -> Self;
-    fn by_ref(&self) -> Self::Ref<'_>;
-    fn heap_bytes(&self) -> usize;
-    /// An array of these values.
-    fn array<'a>(
-        data_type: &DataType,
-        values: impl Iterator<Item = &'a Self>,
-    ) -> Result<ArrayRef, OperatorError>;
-    /// Appends the canonical encoding.
-    fn encode(&self, data_type: &DataType, out: &mut Vec<u8>);
-    fn decode(data_type: &DataType, bytes: &[u8]) -> Result<Self, OperatorError>;
+/// A member of a group's set, as it is persisted.
+#[derive(Debug)]
+pub struct ValueEntry<'a> {
+    pub group: u32,
+    /// Canonical encoding of the value.
+    pub value: &'a [u8],
+    /// Calls of the set and how many rows have the value there, zeros left out. Empty: it is gone.
+    pub counts: &'a [(usize, i64)],
+    /// When a row last had it (epoch ms), as far as a TTL makes that matter.
+    pub seen_ms: i64,
 }
 
-impl Kept for i64 {
-    type Column<'a> = Cow<'a, [i64]>;
-    type Ref<'a> = i64;
-
-    fn read(column: &ArrayRef) -> Result<Cow<'_, [i64]>, OperatorError> {
-        Ok(int_values(column.as_ref()))
-    }
-
-    #[inline(always)]
-    fn at(column: &Cow<'_, [i64]>, position: usize) -> i64 {
-        column[position]
-    }
-
-    #[inline(always)]
-    fn hash(value: i64) -> u64 {
-        hash_int(value)
-    }
-
-    #[inline(always)]
-    fn is(&self, value: i64) -> bool {
-        *self == value
-    }
-
-    fn own(value: i64) -> i64 {
-        value
-    }
-
-    fn by_ref(&self) -> i64 {
-        *self
-    }
-
-    fn heap_bytes(&self) -> usize {
-        0
-    }
-
-    fn array<'a>(
-        data_type: &DataType,
-        values: impl Iterator<Item = &'a i64>,
-    ) -> Result<ArrayRef, OperatorError> {
-        Ok(int_array(data_type, values.copied().collect(), None))
-    }
-
-    fn encode(&self, data_type: &DataType, out: &mut Vec<u8>) {
-        out.push(1);
-        if data_type == &DataType::Boolean {
-            out.push(*self as u8);
-            return;
-        }
-        let width = data_type.primitive_width().unwrap_or(8);
-        let ordered = *self as u64 ^ 1 << (8 * width - 1);
-        out.extend_from_slice(&ordered.to_be_bytes()[8 - width..]);
-    }
-
-    fn decode(data_type: &DataType, bytes: &[u8]) -> Result<i64, OperatorError> {
-        let column = decode_cells(data_type, &mut [bytes])?;
-        if column.is_null(0) {
-            return Err(damaged("a DISTINCT value"));
-        }
-        Ok(int_values(column.as_ref())[0])
-    }
+/// What a set is made for.
+#[derive(Debug, Clone)]
+pub(super) struct SetOptions {
+    pub(super) input: DataType,
+    /// Number of calls.
+    pub(super) calls: usize,
+    /// Whether rows can be taken back.
+    pub(super) counting: bool,
+    /// Whether null is a value (`ARRAY_AGG`) rather than skipped.
+    pub(super) takes_nulls: bool,
+    /// 0: values are kept for ever.
+    pub(super) ttl_ms: u64,
 }
 
-impl Kept for Box<[u8]> {
-    type Column<'a> = Cells;
-    type Ref<'a> = &'a [u8];
+/// Rows on their way through a set, per call: those that bring or take a value.
+#[derive(Debug, Default)]
+pub(super) struct Passed {
+    pub(super) positions: Vec<u32>,
+    pub(super) groups: Vec<u32>,
+    pub(super) retract: Vec<bool>,
+}
 
-    fn read(column: &ArrayRef) -> Result<Cells, OperatorError> {
-        encode_cells(column)
+/// Which calls a row counts for.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum RowCalls<'a> {
+    All(u32),
+    /// By selected row.
+    Each(&'a [u32]),
+}
+
+/// The sets of all groups for the calls that share them.
+pub(super) trait ValueSets: Send {
+    fn resize(&mut self, groups: usize);
+    fn clear(&mut self, group: u32);
+    fn bytes(&self) -> usize;
+    /// From now on note what changes.
+    fn track(&mut self);
+    fn set_time(&mut self, now_ms: i64);
+    /// Takes rows; `passed` has one (empty) item per call.
+    fn pass(
+        &mut self,
+        column: &ArrayRef,
+        rows: Rows<'_>,
+        calls: RowCalls<'_>,
+        passed: &mut [Passed],
+    ) -> Result<(), OperatorError>;
+    /// The values of a call, one list per group.
+    fn lists(&self, call: usize, groups: &[u32]) -> Result<ArrayRef, OperatorError>;
+    /// Visits what changed since the last time. A value that went and came back is visited more
+    /// than once, always as it is now.
+    fn take_changes(&mut self, visit: &mut dyn FnMut(ValueEntry<'_>));
+    /// Visits all values of a group.
+    fn each(&self, group: u32, visit: &mut dyn FnMut(ValueEntry<'_>));
+    /// Puts a persisted value back, unless it is there.
+    fn load(&mut self, entry: ValueEntry<'_>) -> Result<(), OperatorError>;
+    /// Values that the rows bring for groups marked in `is_partial` and that are not in memory:
+    /// group and canonical encoding, each pair once.
+    fn missing(
+        &self,
+        column: &ArrayRef,
+        rows: Rows<'_>,
+        is_partial: &[bool],
+    ) -> Result<Vec<(u32, Vec<u8>)>, OperatorError>;
+}
+
+/// Empty sets in the layout that suits.
+pub(super) fn value_sets(options: &SetOptions) -> Box<dyn ValueSets> {
+    fn sets<V: Kept, P: Presence, S: Seen>(options: &SetOptions) -> Box<dyn ValueSets> {
+        Box::new(Sets::<V, P, S>::new(options.clone()))
     }
-
-    fn at<'a>(column: &'a Cells, position: usize) -> &'a [u8] {
-        column.get(position)
-    }
-
-    fn hash(value: &[u8]) -> u64 {
-        xxh3_64(value)
-    }
-
-    fn is(&self, value: &[u8]) -> bool {
-        **self == *value
-    }
-
-    fn own(value: &[u8]) -> Self {
-        value.into()
-    }
-
-    fn by_ref(&self) -> &[u8] {
-        self
-    }
-
-    fn heap_bytes(&self) -> usize {
-        self.len()
-    }
-
-    fn array<'a>(
-        data_type: &DataType,
-        values: impl Iterator<Item = &'a Self>,
-    ) -> Result<ArrayRef, OperatorError> {
-        let mut cells: Vec<&[u8]> = values.map(AsRef::as_ref).collect();
-        decode_cells(data_type, &mut cells)
-    }
-
-    fn encode(&self, _: &DataType, out: &mut Vec<u8>) {
-        out.extend_from_slice(self);
-    }
-
-    fn decode(_: &DataType, bytes: &[u8]) -> Result<Self, OperatorError> {
-        Ok(bytes.into())
+    type Bytes = Box<[u8]>;
+    type Counts = Box<[i32]>;
+    let ints = is_int_like(&options.input) && !options.takes_nulls;
+    match (ints, options.counting, options.ttl_ms > 0) {
+        (true, false, false) => sets::<i64, u32, ()>(options),
+        (true, false, true) => sets::<i64, u32, i64>(options),
+        (true, true, false) => sets::<i64, Counts, ()>(options),
+        (true, true, true) => sets::<i64, Counts, i64>(options),
+        (false, false, false) => sets::<Bytes, u32, ()>(options),
+        (false, false, true) => sets::<Bytes, u32, i64>(options),
+        (false, true, false) => sets::<Bytes, Counts, ()>(options),
+        (false, true, true) => sets::<Bytes, Counts, i64>(options),
     }
 }
 
-/// When a value was last seen. Takes no room where state is kept for ever.
-pub(super) trait Seen: Copy + Send + 'static {
-    const EXPIRES: bool;
-    fn at(now_ms: i64) -> Self;
-    fn is_expired(self, now_ms: i64, ttl_ms: u64) -> bool;
-    fn or(self, now_ms: i64) -> i64;
-}
-
-impl Seen for () {
-    const EXPIRES: bool = false;
-
-    fn at(_: i64) {}
-
-    fn is_expired(self, _: i64, _: u64) -> bool {
-        false
-    }
-
-    fn or(self, now_ms: i64) -> i64 {
-        now_ms
-    }
-}
-
-impl Seen for i64 {
-    const EXPIRES: bool = true;
-
-    fn at(now_ms: i64) -> i64 {
-        now_ms
-    }
-
-    fn is_expired(self, now_ms: i64, ttl_ms: u64) -> bool {
-        ttl_ms > 0 && now_ms.saturating_sub_unsigned(ttl_ms) >= self
-    }
-
-    fn or(self, _: i64) -> i64 {
-        self
-    }
-}
-
-struct Member<V, S> {
+struct Member<V, P, S> {
     value: V,
-    count: i32,
+    presence: P,
+    seen: S,
     /// Already noted as changed since the last barrier.
     noted: bool,
-    seen: S,
 }
 
-/// Adding one more row cannot matter beyond this.
-const COUNT_LIMIT: i32 = i32::MAX - 1;
-
-/// What a row did to its set.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) enum Effect {
-    None,
-    Entered,
-    Left,
-}
-
-pub(super) struct ValueSets<V, S> {
-    sets: Vec<HashTable<Member<V, S>>>,
-    /// Whether the number of rows per value matters, i.e. rows can be taken back.
-    counting: bool,
+struct Sets<V, P, S> {
+    options: SetOptions,
+    by_group: Vec<HashTable<Member<V, P, S>>>,
     changed: Vec<(u32, V)>,
     tracking: bool,
     members: usize,
     heap_bytes: usize,
-    pub(super) now_ms: i64,
-    ttl_ms: u64,
+    now_ms: i64,
 }
 
-impl<V: Kept, S: Seen> ValueSets<V, S> {
-    pub(super) fn new(counting: bool, ttl_ms: u64) -> Self {
-        ValueSets {
-            sets: Vec::new(),
-            counting,
+impl<V: Kept, P: Presence, S: Seen> Sets<V, P, S> {
+    fn new(options: SetOptions) -> Self {
+        Sets {
+            options,
+            by_group: Vec::new(),
             changed: Vec::new(),
             tracking: false,
             members: 0,
             heap_bytes: 0,
             now_ms: 0,
-            ttl_ms,
         }
     }
 
-    pub(super) fn resize(&mut self, groups: usize) {
-        self.sets.resize_with(groups, HashTable::new);
-    }
-
-    /// From now on changes are noted.
-    pub(super) fn track(&mut self) {
-        self.tracking = true;
-    }
-
-    pub(super) fn is_counting(&self) -> bool {
-        self.counting
-    }
-
-    /// Adds a row to the group's set, or takes one back.
+    /// Adds a row or takes it back: calls for which the value has come, and has gone.
     #[inline(always)]
-    pub(super) fn apply(&mut self, group: usize, value: V::Ref<'_>, retract: bool) -> Effect {
-        let entry = self.sets[group].entry(
+    fn apply(&mut self, group: usize, value: V::Ref<'_>, calls: u32, retract: bool) -> (u32, u32) {
+        let entry = self.by_group[group].entry(
             V::hash(value),
             |member| member.value.is(value),
             |member| V::hash(member.value.by_ref()),
         );
         match entry {
             Entry::Occupied(mut entry) => {
-                if !self.counting && !S::EXPIRES {
-                    return Effect::None;
-                }
                 let member = entry.get_mut();
-                let before = if member.seen.is_expired(self.now_ms, self.ttl_ms) {
-                    0
-                } else {
-                    member.count
-                };
-                let after = if retract {
-                    before - 1
-                } else if self.counting {
-                    (before + 1).min(COUNT_LIMIT)
-                } else {
-                    1
-                };
-                member.count = after;
-                member.seen = S::at(self.now_ms);
-                if self.tracking && !member.noted {
-                    member.noted = true;
-                    self.changed.push((group as u32, V::own(value)));
+                if S::EXPIRES && member.seen.is_expired(self.now_ms, self.options.ttl_ms) {
+                    member.presence = P::none(self.options.calls);
                 }
-                if after == 0 {
-                    let (member, _) = entry.remove();
-                    self.members -= 1;
-                    self.heap_bytes -= member.value.heap_bytes();
+                let (come, gone, changed) = member.presence.apply(calls, retract);
+                // Under a TTL, seeing a value again is a change.
+                if changed || S::EXPIRES {
+                    member.seen = S::at(self.now_ms);
+                    if self.tracking && !member.noted {
+                        member.noted = true;
+                        self.changed.push((group as u32, V::own(value)));
+                    }
+                    if member.presence.is_none() {
+                        let (member, _) = entry.remove();
+                        self.members -= 1;
+                        self.heap_bytes -= member.value.heap_bytes() + member.presence.heap_bytes();
+                    }
                 }
-                match (before > 0, after > 0) {
-                    (false, true) => Effect::Entered,
-                    (true, false) => Effect::Left,
-                    _ => Effect::None,
-                }
+                (come, gone)
             }
             Entry::Vacant(entry) => {
                 let value = V::own(value);
+                let mut presence = P::none(self.options.calls);
+                let (come, gone, _) = presence.apply(calls, retract);
                 self.members += 1;
-                self.heap_bytes += value.heap_bytes();
+                self.heap_bytes += value.heap_bytes() + presence.heap_bytes();
                 if self.tracking {
                     self.changed.push((group as u32, value.clone()));
                 }
                 entry.insert(Member {
                     value,
-                    count: if retract { -1 } else { 1 },
-                    noted: self.tracking,
+                    presence,
                     seen: S::at(self.now_ms),
+                    noted: self.tracking,
                 });
-                if retract {
-                    Effect::None
-                } else {
-                    Effect::Entered
+                (come, gone)
+            }
+        }
+    }
+
+    fn entry<'a>(
+        &self,
+        group: u32,
+        member: &Member<V, P, S>,
+        cell: &'a mut Vec<u8>,
+        counts: &'a mut Vec<(usize, i64)>,
+    ) -> ValueEntry<'a> {
+        cell.clear();
+        counts.clear();
+        member.value.encode(&self.options.input, cell);
+        member
+            .presence
+            .each(|call, count| counts.push((call, count)));
+        ValueEntry {
+            group,
+            value: cell,
+            counts,
+            seen_ms: member.seen.or(self.now_ms),
+        }
+    }
+}
+
+impl<V: Kept, P: Presence, S: Seen> ValueSets for Sets<V, P, S> {
+    fn resize(&mut self, groups: usize) {
+        self.by_group.resize_with(groups, HashTable::new);
+    }
+
+    fn clear(&mut self, group: u32) {
+        let set = std::mem::take(&mut self.by_group[group as usize]);
+        self.members -= set.len();
+        for member in &set {
+            self.heap_bytes -= member.value.heap_bytes() + member.presence.heap_bytes();
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        // A table is between 7/16 and 7/8 full.
+        self.by_group.capacity() * size_of::<HashTable<Member<V, P, S>>>()
+            + self.members * (size_of::<Member<V, P, S>>() + 1) * 3 / 2
+            + self.heap_bytes
+            + self.changed.capacity() * size_of::<(u32, V)>()
+    }
+
+    fn track(&mut self) {
+        self.tracking = true;
+    }
+
+    fn set_time(&mut self, now_ms: i64) {
+        self.now_ms = now_ms;
+    }
+
+    fn pass(
+        &mut self,
+        column: &ArrayRef,
+        rows: Rows<'_>,
+        calls: RowCalls<'_>,
+        passed: &mut [Passed],
+    ) -> Result<(), OperatorError> {
+        let values = V::read(column)?;
+        let nulls = column
+            .logical_nulls()
+            .filter(|nulls| nulls.null_count() > 0 && !self.options.takes_nulls);
+        for (row, group) in rows.groups.iter().enumerate() {
+            let position = rows
+                .positions
+                .map_or(row, |positions| positions[row] as usize);
+            let mask = match calls {
+                RowCalls::All(mask) => mask,
+                RowCalls::Each(masks) => masks[row],
+            };
+            if mask == 0 || nulls.as_ref().is_some_and(|nulls| nulls.is_null(position)) {
+                continue;
+            }
+            let retract = rows.retract.is_some_and(|retract| retract[row]);
+            let (come, gone) = self.apply(*group as usize, V::at(&values, position), mask, retract);
+            let mut changes = come | gone;
+            while changes != 0 {
+                let call = changes.trailing_zeros() as usize;
+                changes &= changes - 1;
+                passed[call].positions.push(position as u32);
+                passed[call].groups.push(*group);
+                passed[call].retract.push(gone & 1 << call != 0);
+            }
+        }
+        Ok(())
+    }
+
+    fn lists(&self, call: usize, groups: &[u32]) -> Result<ArrayRef, OperatorError> {
+        let mut lengths = Vec::with_capacity(groups.len());
+        let mut values = Vec::new();
+        for group in groups {
+            let before = values.len();
+            for member in &self.by_group[*group as usize] {
+                member.presence.each(|of, count| {
+                    if of == call && count > 0 {
+                        values.push(&member.value);
+                    }
+                });
+            }
+            lengths.push(values.len() - before);
+        }
+        Ok(Arc::new(ListArray::try_new(
+            Arc::new(Field::new("item", self.options.input.clone(), true)),
+            OffsetBuffer::from_lengths(lengths),
+            V::array(&self.options.input, values.into_iter())?,
+            None,
+        )?))
+    }
+
+    fn take_changes(&mut self, visit: &mut dyn FnMut(ValueEntry<'_>)) {
+        let (mut cell, mut counts) = (Vec::new(), Vec::new());
+        for (group, value) in std::mem::take(&mut self.changed) {
+            let (hash, set) = (V::hash(value.by_ref()), group as usize);
+            let is = |member: &Member<V, P, S>| member.value.is(value.by_ref());
+            if let Some(member) = self.by_group[set].find_mut(hash, is) {
+                member.noted = false;
+            }
+            match self.by_group[set].find(hash, is) {
+                Some(member) => visit(self.entry(group, member, &mut cell, &mut counts)),
+                None => {
+                    cell.clear();
+                    value.encode(&self.options.input, &mut cell);
+                    visit(ValueEntry {
+                        group,
+                        value: &cell,
+                        counts: &[],
+                        seen_ms: self.now_ms,
+                    });
                 }
             }
         }
     }
 
-    pub(super) fn contains(&self, group: usize, value: V::Ref<'_>) -> bool {
-        self.sets[group]
-            .find(V::hash(value), |member| member.value.is(value))
-            .is_some()
+    fn each(&self, group: u32, visit: &mut dyn FnMut(ValueEntry<'_>)) {
+        let (mut cell, mut counts) = (Vec::new(), Vec::new());
+        for member in &self.by_group[group as usize] {
+            visit(self.entry(group, member, &mut cell, &mut counts));
+        }
     }
 
-    /// Puts a persisted value back, unless it is there.
-    pub(super) fn load(&mut self, group: u32, value: V, count: i64, seen_ms: i64) {
-        let entry = self.sets[group as usize].entry(
+    fn load(&mut self, entry: ValueEntry<'_>) -> Result<(), OperatorError> {
+        let value = V::decode(&self.options.input, entry.value)?;
+        let slot = self.by_group[entry.group as usize].entry(
             V::hash(value.by_ref()),
             |member| member.value.is(value.by_ref()),
             |member| V::hash(member.value.by_ref()),
         );
-        if let Entry::Vacant(entry) = entry {
+        if let Entry::Vacant(slot) = slot {
+            let mut presence = P::none(self.options.calls);
+            for (call, count) in entry.counts {
+                presence.set(*call, *count);
+            }
             self.members += 1;
-            self.heap_bytes += value.heap_bytes();
-            entry.insert(Member {
+            self.heap_bytes += value.heap_bytes() + presence.heap_bytes();
+            slot.insert(Member {
                 value,
-                count: count.clamp(i64::from(i32::MIN), i64::from(COUNT_LIMIT)) as i32,
+                presence,
+                seen: S::at(entry.seen_ms),
                 noted: false,
-                seen: S::at(seen_ms),
             });
         }
+        Ok(())
     }
 
-    pub(super) fn clear(&mut self, group: u32) {
-        let set = &mut self.sets[group as usize];
-        self.members -= set.len();
-        for member in set.drain() {
-            self.heap_bytes -= member.value.heap_bytes();
+    fn missing(
+        &self,
+        column: &ArrayRef,
+        rows: Rows<'_>,
+        is_partial: &[bool],
+    ) -> Result<Vec<(u32, Vec<u8>)>, OperatorError> {
+        let values = V::read(column)?;
+        let mut missing = Vec::new();
+        let visit = |group: usize, position: usize, _| {
+            if !is_partial[group] {
+                return;
+            }
+            let value = V::at(&values, position);
+            let known = self.by_group[group].find(V::hash(value), |member| member.value.is(value));
+            if known.is_none() {
+                let mut cell = Vec::new();
+                V::own(value).encode(&self.options.input, &mut cell);
+                missing.push((group as u32, cell));
+            }
+        };
+        if self.options.takes_nulls {
+            rows.each(visit);
+        } else {
+            rows.each_valid(column.as_ref(), visit);
         }
-        *set = HashTable::new();
-    }
-
-    pub(super) fn bytes(&self) -> usize {
-        // A table is between 7/16 and 7/8 full.
-        self.sets.capacity() * size_of::<HashTable<Member<V, S>>>()
-            + self.members * (size_of::<Member<V, S>>() + 1) * 3 / 2
-            + self.heap_bytes
-            + self.changed.capacity() * size_of::<(u32, V)>()
-    }
-
-    pub(super) fn len_of(&self, group: u32) -> usize {
-        self.sets[group as usize].len()
-    }
-
-    pub(super) fn values_of(&self, group: u32) -> impl Iterator<Item = &V> {
-        self.sets[group as usize].iter().map(|member| &member.value)
-    }
-
-    /// What changed since the last call: group, value, number of rows, when last seen. A value
-    /// that went and came back is visited more than once, with its present count.
-    pub(super) fn take_changes(&mut self, mut visit: impl FnMut(u32, &V, i64, i64)) {
-        for (group, value) in std::mem::take(&mut self.changed) {
-            let member = self.sets[group as usize].find_mut(V::hash(value.by_ref()), |member| {
-                member.value.is(value.by_ref())
-            });
-            let (count, seen) = match member {
-                Some(member) => {
-                    member.noted = false;
-                    (i64::from(member.count), member.seen.or(self.now_ms))
-                }
-                None => (0, self.now_ms),
-            };
-            visit(group, &value, count, seen);
-        }
+        missing.sort_unstable();
+        missing.dedup();
+        Ok(missing)
     }
 }

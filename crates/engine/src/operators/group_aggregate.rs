@@ -166,7 +166,7 @@ impl GroupAggregate {
             for group in &self.groups {
                 self.state.add_rows(*group, 1);
             }
-            self.state.load_values(columns, all, &mut self.scratch)?;
+            self.state.load_values(columns, all)?;
             return self.state.set.update(columns, all, &mut self.scratch);
         };
         let mut kept = Vec::with_capacity(kinds.len());
@@ -187,7 +187,7 @@ impl GroupAggregate {
             groups: &groups,
             retract: Some(&retract),
         };
-        self.state.load_values(columns, rows, &mut self.scratch)?;
+        self.state.load_values(columns, rows)?;
         self.state.set.update(columns, rows, &mut self.scratch)
     }
 

@@ -2,8 +2,8 @@
 //! way to and from the state tables.
 //!
 //! Table `groups`: key → version tag, number of rows, aggregate entry (see `state_layout`).
-//! Table `values`: identity of the call (8 bytes), key with its length before it, value →
-//! version tag, number of rows.
+//! Table `values`: identity of the value set (8 bytes), key with its length before it, value →
+//! version tag, the calls that it counts for (see `state_layout`).
 //!
 //! Invariants: a group that is not in memory is in the table or empty. A group without rows
 //! keeps its number until the next barrier has written its deletion. Only groups that did not
@@ -15,10 +15,10 @@ use arrow::array::ArrayRef;
 use millrace_dataflow::{GroupAggregateNode, KeyGroup};
 use millrace_state::Table;
 
-use super::{state_layout::StateLayouts, window_persistence::call_identity};
+use super::state_layout::StateLayouts;
 use crate::{
     Clock, OpenContext, OperatorError, OperatorSnapshot, StateSize,
-    aggregate::{AggregatePlan, AggregateSet, MissingValue, Rows, UpdateScratch, codec},
+    aggregate::{AggregatePlan, AggregateSet, MissingValue, Rows, ValueEntry, codec},
     key_table::{KeyTable, key_group},
 };
 
@@ -60,7 +60,6 @@ struct Store {
     groups: Table,
     values: Option<Table>,
     layouts: StateLayouts,
-    calls: Vec<u64>,
     clock: Arc<dyn Clock>,
     max_parallelism: u32,
     budget_bytes: usize,
@@ -92,10 +91,8 @@ impl GroupState {
         let (id, ttl) = (&self.node.state_id, self.node.ttl_ms);
         let plan = Arc::clone(self.set.plan());
         let groups = context.tables.open_table(id, "groups", ttl)?;
-        let values = if plan.has_value_sets() {
-            self.set
-                .value_sets()
-                .for_each(|(_, accumulator)| accumulator.track_values());
+        let values = if !plan.value_sets().is_empty() {
+            self.set.track_values();
             Some(context.tables.open_table(id, "values", ttl)?)
         } else {
             None
@@ -105,7 +102,6 @@ impl GroupState {
             groups,
             values,
             layouts: StateLayouts::open(id, &plan, context.restored)?,
-            calls: plan.meanings().map(call_identity).collect(),
             clock: Arc::clone(&context.clock),
             max_parallelism: context.max_parallelism,
             budget_bytes: context.state_budget_bytes,
@@ -233,14 +229,11 @@ impl GroupState {
         &mut self,
         columns: &[ArrayRef],
         rows: Rows<'_>,
-        scratch: &mut UpdateScratch,
     ) -> Result<(), OperatorError> {
         if !self.any_partial {
             return Ok(());
         }
-        let missing = self
-            .set
-            .missing_values(columns, rows, &self.is_partial, scratch)?;
+        let missing = self.set.missing_values(columns, rows, &self.is_partial)?;
         self.fetch_values(missing)
     }
 
@@ -266,16 +259,14 @@ impl GroupState {
         let Some(values) = &store.values else {
             return Ok(());
         };
+        let plan = Arc::clone(self.set.plan());
         let keys: Vec<(KeyGroup, Vec<u8>)> = missing
             .iter()
             .map(|missing| {
-                value_key(
-                    &self.keys,
-                    store.calls[missing.call],
-                    missing.group,
-                    &missing.value,
-                    store.max_parallelism,
-                )
+                let identity = plan.value_sets()[missing.set].identity;
+                let mut key = ValueKey::new(identity, store.max_parallelism);
+                let (group, key) = key.get(&self.keys, missing.group, &missing.value);
+                (group, key.to_vec())
             })
             .collect();
         let lookups: Vec<(KeyGroup, &[u8])> = keys
@@ -288,17 +279,21 @@ impl GroupState {
                 continue;
             };
             let mut payload = stored.payload.as_slice();
-            let fail = || OperatorError::Internal("a value in the state of an aggregate".into());
             if codec::take_u8(&mut payload) != Some(FORMAT) {
-                return Err(fail());
+                return Err(OperatorError::Internal(
+                    "a value in the state of an aggregate".into(),
+                ));
             }
-            let count = codec::take_i64(&mut payload).ok_or_else(fail)?;
+            let calls = &plan.value_sets()[missing.set].calls;
+            let counts = store.layouts.decode_value(calls, &mut payload)?;
             self.set.load_value(
-                missing.call,
-                missing.group,
-                &missing.value,
-                count,
-                stored.written_at_ms,
+                missing.set,
+                ValueEntry {
+                    group: missing.group,
+                    value: &missing.value,
+                    counts: &counts,
+                    seen_ms: stored.written_at_ms,
+                },
             )?;
         }
         Ok(())
@@ -355,23 +350,21 @@ impl GroupState {
             let mut delta = values.delta();
             let keys = &self.keys;
             let mut payload = Vec::new();
-            for (call, accumulator) in self.set.value_sets() {
-                accumulator.take_value_changes(&mut |change| {
-                    let (group, key) = value_key(
-                        keys,
-                        store.calls[call],
-                        change.group,
-                        change.value,
-                        store.max_parallelism,
-                    );
-                    if change.count == 0 {
-                        delta.delete(group, &key);
+            let plan = Arc::clone(self.set.plan());
+            for (number, set) in plan.value_sets().iter().enumerate() {
+                let mut key = ValueKey::new(set.identity, store.max_parallelism);
+                self.set.take_value_changes(number, &mut |change| {
+                    let (group, key) = key.get(keys, change.group, change.value);
+                    if change.counts.is_empty() {
+                        delta.delete(group, key);
                         return;
                     }
                     payload.clear();
                     payload.push(FORMAT);
-                    codec::put_i64(&mut payload, change.count);
-                    delta.put(group, &key, change.seen_ms, &payload);
+                    store
+                        .layouts
+                        .encode_value(&set.calls, change.counts, &mut payload);
+                    delta.put(group, key, change.seen_ms, &payload);
                 });
             }
             snapshot.delta(delta);
@@ -460,18 +453,44 @@ fn is_expired(written_at: i64, ttl_ms: u64, now: i64) -> bool {
     ttl_ms > 0 && now.saturating_sub_unsigned(ttl_ms) >= written_at
 }
 
-fn value_key(
-    keys: &KeyTable,
-    call: u64,
-    group: u32,
-    value: &[u8],
+/// Keys of values; what consecutive values of one group share is made once.
+struct ValueKey {
+    identity: u64,
     max_parallelism: u32,
-) -> (KeyGroup, Vec<u8>) {
-    let mut group_key = Vec::new();
-    keys.encode_key(group, &mut group_key);
-    let mut key = Vec::with_capacity(10 + group_key.len() + value.len());
-    key.extend_from_slice(&call.to_be_bytes());
-    codec::put_bytes(&mut key, &group_key);
-    key.extend_from_slice(value);
-    (key_group(&group_key, max_parallelism), key)
+    group: Option<(u32, KeyGroup)>,
+    /// Length of the part before the value.
+    prefix: usize,
+    key: Vec<u8>,
+}
+
+impl ValueKey {
+    fn new(identity: u64, max_parallelism: u32) -> Self {
+        ValueKey {
+            identity,
+            max_parallelism,
+            group: None,
+            prefix: 0,
+            key: Vec::new(),
+        }
+    }
+
+    fn get(&mut self, keys: &KeyTable, group: u32, value: &[u8]) -> (KeyGroup, &[u8]) {
+        let place = match self.group {
+            Some((same, place)) if same == group => place,
+            _ => {
+                let mut group_key = Vec::new();
+                keys.encode_key(group, &mut group_key);
+                self.key.clear();
+                self.key.extend_from_slice(&self.identity.to_be_bytes());
+                codec::put_bytes(&mut self.key, &group_key);
+                self.prefix = self.key.len();
+                let place = key_group(&group_key, self.max_parallelism);
+                self.group = Some((group, place));
+                place
+            }
+        };
+        self.key.truncate(self.prefix);
+        self.key.extend_from_slice(value);
+        (place, &self.key)
+    }
 }

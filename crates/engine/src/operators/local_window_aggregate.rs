@@ -85,7 +85,7 @@ impl LocalWindowAggregate {
                 .slices
                 .keys()
                 .next()
-                .is_some_and(|first| first.end.saturating_sub(1) <= watermark),
+                .is_some_and(|first| self.time.trigger(first.end) <= watermark),
             Windows::Sliced(slicing) => {
                 let grid = if self.time.is_shifted() {
                     gcd(slicing.grain(), ZONE_GRID_MS)
@@ -155,7 +155,7 @@ impl Operator for LocalWindowAggregate {
                     .map(|(end, positions)| (SliceKey::ending(end), positions))
                     .collect()
             }
-            (WindowSource::Attached { start, end }, _) => {
+            (WindowSource::Attached { start, end, .. }, _) => {
                 let (start, end) = (rows.column(*start), rows.column(*end));
                 refuse_nulls(end, "window_end")?;
                 refuse_nulls(start, "window_start")?;

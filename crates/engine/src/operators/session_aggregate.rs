@@ -285,7 +285,8 @@ impl Operator for SessionAggregate {
 
     fn watermark(&mut self, watermark: i64, out: &mut Output) -> Result<(), OperatorError> {
         if self.time_column.is_some() {
-            self.state.watermark = watermark;
+            // Sources may begin behind what was restored here; what fired stays fired.
+            self.state.watermark = self.state.watermark.max(watermark);
             self.fire(watermark, out)?;
         } else if watermark == i64::MAX {
             self.fire(watermark, out)?;

@@ -1,8 +1,8 @@
 //! How sessions are kept over a barrier.
 //!
 //! Table `sessions`: key, then the session's start (8 bytes, big-endian with the sign flipped) →
-//! version tag, end, value sets (number, then per set the identity of its call, number of
-//! values, values), aggregate entry (see `state_layout`). Value sets are part of the entry, not
+//! version tag, end, value sets (number, then per set its identity, number of values, and per
+//! value the value and the calls that it counts for), aggregate entry (see `state_layout`). Value sets are part of the entry, not
 //! entries of their own as elsewhere: a session's start moves, and theirs would have to as well.
 
 use std::sync::Arc;
@@ -11,12 +11,11 @@ use millrace_dataflow::{KeyGroup, KeyGroupRange, StateId};
 use millrace_state::Table;
 
 use super::{
-    session_aggregate::SessionState, sessions::Session, state_layout::StateLayouts,
-    watermark_state, window_persistence::call_identity,
+    session_aggregate::SessionState, sessions::Session, state_layout::StateLayouts, watermark_state,
 };
 use crate::{
     Clock, OpenContext, OperatorError, OperatorSnapshot,
-    aggregate::codec,
+    aggregate::{ValueEntry, codec},
     key_table::{KeyTable, key_group},
 };
 
@@ -26,7 +25,6 @@ pub(crate) struct SessionPersistence {
     state_id: StateId,
     table: Table,
     layouts: StateLayouts,
-    calls: Vec<u64>,
     key_groups: KeyGroupRange,
     max_parallelism: u32,
     clock: Arc<dyn Clock>,
@@ -45,7 +43,6 @@ impl SessionPersistence {
             state_id: state_id.clone(),
             table: context.tables.open_table(state_id, "sessions", 0)?,
             layouts: StateLayouts::open(state_id, &plan, context.restored)?,
-            calls: plan.meanings().map(call_identity).collect(),
             key_groups: context.key_groups,
             max_parallelism: context.max_parallelism,
             clock: Arc::clone(&context.clock),
@@ -83,16 +80,21 @@ impl SessionPersistence {
             let (identity, rest) = payload.split_first_chunk::<8>().ok_or_else(fail)?;
             payload = rest;
             let identity = u64::from_be_bytes(*identity);
-            let calls: Vec<usize> = state
-                .set
-                .value_sets()
-                .map(|(call, _)| call)
-                .filter(|call| self.calls.get(*call) == Some(&identity))
-                .collect();
+            let plan = Arc::clone(state.set.plan());
+            let mut sets = plan.value_sets().iter().enumerate();
+            let set = sets.find(|(_, set)| set.identity == identity);
             for _ in 0..codec::take_u64(&mut payload).ok_or_else(fail)? {
                 let value = codec::take_bytes(&mut payload).ok_or_else(fail)?;
-                for call in &calls {
-                    state.set.load_value(*call, session, value, 1, 0)?;
+                let calls = set.map_or(&[][..], |(_, set)| &set.calls[..]);
+                let counts = self.layouts.decode_value(calls, &mut payload)?;
+                if let Some((number, _)) = set {
+                    let entry = ValueEntry {
+                        group: session,
+                        value,
+                        counts: &counts,
+                        seen_ms: 0,
+                    };
+                    state.set.load_value(number, entry)?;
                 }
             }
         }
@@ -148,21 +150,17 @@ impl SessionPersistence {
             entry.clear();
             entry.push(FORMAT);
             codec::put_i64(&mut entry, end);
-            let sets: Vec<(u64, u64, Vec<u8>)> = state
-                .set
-                .value_sets()
-                .map(|(call, accumulator)| {
-                    let (mut count, mut values) = (0, Vec::new());
-                    accumulator.each_value(number, &mut |value| {
-                        count += 1;
-                        codec::put_bytes(&mut values, value);
-                    });
-                    (self.calls[call], count, values)
-                })
-                .collect();
-            codec::put_u64(&mut entry, sets.len() as u64);
-            for (identity, count, values) in sets {
-                entry.extend_from_slice(&identity.to_be_bytes());
+            let plan = state.set.plan();
+            codec::put_u64(&mut entry, plan.value_sets().len() as u64);
+            for (position, set) in plan.value_sets().iter().enumerate() {
+                let (mut count, mut values) = (0, Vec::new());
+                state.set.each_value(position, number, &mut |value| {
+                    count += 1;
+                    codec::put_bytes(&mut values, value.value);
+                    self.layouts
+                        .encode_value(&set.calls, value.counts, &mut values);
+                });
+                entry.extend_from_slice(&set.identity.to_be_bytes());
                 codec::put_u64(&mut entry, count);
                 entry.extend_from_slice(&values);
             }

@@ -93,6 +93,40 @@ impl StateLayouts {
         set.encode(group, out);
     }
 
+    /// Appends what a value set says of a value: number of calls, then call and number of rows.
+    pub(crate) fn encode_value(&self, calls: &[usize], counts: &[(usize, i64)], out: &mut Vec<u8>) {
+        codec::put_u64(out, self.current);
+        codec::put_u64(out, counts.len() as u64);
+        for (call, count) in counts {
+            codec::put_u64(out, calls[*call] as u64);
+            codec::put_i64(out, *count);
+        }
+    }
+
+    /// Reads it back: position among `calls`, and number of rows.
+    pub(crate) fn decode_value(
+        &self,
+        calls: &[usize],
+        bytes: &mut &[u8],
+    ) -> Result<Vec<(usize, i64)>, OperatorError> {
+        let mut read = || {
+            let layout = self.known.get(&codec::take_u64(bytes)?)?;
+            let mut counts = Vec::new();
+            for _ in 0..codec::take_u64(bytes)? {
+                let part = usize::try_from(codec::take_u64(bytes)?).ok()?;
+                let count = codec::take_i64(bytes)?;
+                let call = layout.order.get(part).copied().flatten();
+                if let Some(call) = call
+                    && let Some(position) = calls.iter().position(|other| *other == call)
+                {
+                    counts.push((position, count));
+                }
+            }
+            Some(counts)
+        };
+        read().ok_or_else(|| OperatorError::Internal("a value in the state of an aggregate".into()))
+    }
+
     /// Reads a group's entry.
     pub(crate) fn decode(
         &self,

@@ -67,7 +67,9 @@ pub(crate) fn windows_of(
             WindowTime::new(zone.as_deref())?,
             Some(*domain),
         )),
-        WindowSource::Attached { .. } => Ok((Windows::Attached, WindowTime::new(None)?, None)),
+        WindowSource::Attached { zone, .. } => {
+            Ok((Windows::Attached, WindowTime::new(zone.as_deref())?, None))
+        }
     }
 }
 
@@ -90,7 +92,7 @@ impl WindowAggregate {
                 ..
             } => Input::Clock,
             WindowSource::Time { column, .. } => Input::Time { column: *column },
-            WindowSource::Attached { start, end } => Input::Attached {
+            WindowSource::Attached { start, end, .. } => Input::Attached {
                 start: *start,
                 end: *end,
             },
@@ -298,7 +300,8 @@ impl Operator for WindowAggregate {
     fn watermark(&mut self, watermark: i64, out: &mut Output) -> Result<(), OperatorError> {
         let is_end = watermark == i64::MAX;
         if !matches!(self.input, Input::Clock) {
-            self.store.watermark = watermark;
+            // Sources may begin behind what was restored here; what fired stays fired.
+            self.store.watermark = self.store.watermark.max(watermark);
             self.store.fire(watermark, out)?;
         } else if is_end {
             self.store.fire(watermark, out)?;

@@ -2,12 +2,11 @@
 //!
 //! Table `slices`: slice (end, and start for windows that rows bring along, big-endian with the
 //! sign flipped) then key → version tag, aggregate entry (see `state_layout`). Table `values`:
-//! slice, identity of the call (8 bytes), key with its length before it, value → version tag,
-//! number of rows. Lists: see `state_layout` and `watermark_state`.
+//! slice, identity of the value set (8 bytes), key with its length before it, value → version
+//! tag, the calls that it counts for. Lists: see `state_layout` and `watermark_state`.
 
 use millrace_dataflow::{KeyGroup, KeyGroupRange, StateId};
 use millrace_state::{Delta, Table};
-use xxhash_rust::xxh3::xxh3_64;
 
 use super::{
     state_layout::StateLayouts,
@@ -16,8 +15,8 @@ use super::{
 };
 use crate::{
     OpenContext, OperatorError, OperatorSnapshot,
-    aggregate::{AggregatePlan, codec},
-    key_table::key_group,
+    aggregate::{AggregatePlan, ValueEntry, codec},
+    key_table::{KeyTable, key_group},
 };
 
 const FORMAT: u8 = 1;
@@ -43,7 +42,7 @@ impl WindowPersistence {
         let persistence = WindowPersistence {
             state_id: state_id.clone(),
             slices: context.tables.open_table(state_id, "slices", 0)?,
-            values: if plan.has_value_sets() {
+            values: if !plan.value_sets().is_empty() {
                 Some(context.tables.open_table(state_id, "values", 0)?)
             } else {
                 None
@@ -79,11 +78,10 @@ impl WindowPersistence {
         let Some(values) = &self.values else {
             return Ok(());
         };
-        let calls: Vec<u64> = plan.meanings().map(call_identity).collect();
         let mut failure = None;
         values.scan(&mut |group, key, value| {
             if failure.is_none() && self.key_groups.contains(group) {
-                failure = self.load_value(store, &calls, key, &value.payload).err();
+                failure = self.load_value(store, plan, key, &value.payload).err();
             }
             Ok(())
         })?;
@@ -110,7 +108,7 @@ impl WindowPersistence {
     fn load_value(
         &self,
         store: &mut WindowStore,
-        calls: &[u64],
+        plan: &AggregatePlan,
         mut key: &[u8],
         mut payload: &[u8],
     ) -> Result<(), OperatorError> {
@@ -122,17 +120,24 @@ impl WindowPersistence {
         if codec::take_u8(&mut payload) != Some(FORMAT) {
             return Err(fail());
         }
-        let count = codec::take_i64(&mut payload).ok_or_else(fail)?;
         let Some(slice) = store.slices.get_mut(&slice_key) else {
             return Ok(());
         };
         let (group, _) = slice.keys.intern_encoded(group_key)?;
         slice.resize();
         let identity = u64::from_be_bytes(*identity);
-        for (call, accumulator) in slice.set.value_sets() {
-            if calls.get(call) == Some(&identity) {
-                accumulator.load_value(group, key, count, 0)?;
-            }
+        let sets = plan.value_sets().iter().enumerate();
+        if let Some((number, set)) = sets.into_iter().find(|(_, set)| set.identity == identity) {
+            let counts = self.layouts.decode_value(&set.calls, &mut payload)?;
+            slice.set.load_value(
+                number,
+                ValueEntry {
+                    group,
+                    value: key,
+                    counts: &counts,
+                    seen_ms: 0,
+                },
+            )?;
         }
         Ok(())
     }
@@ -144,20 +149,13 @@ impl WindowPersistence {
         snapshot: &mut OperatorSnapshot,
     ) -> Result<(), OperatorError> {
         let now = self.clock.now_ms();
-        let calls: Vec<u64> = store.plan().meanings().map(call_identity).collect();
+        let plan = std::sync::Arc::clone(store.plan());
         let mut delta = self.slices.delta();
         let mut values = self.values.as_ref().map(Table::delta);
         let windows = store.windows;
         // Deletions first: the key of a slice merged away may have been used again since.
-        for (key, mut slice) in std::mem::take(&mut store.dropped) {
-            self.delete_slice(
-                &windows,
-                key,
-                &mut slice,
-                &calls,
-                &mut delta,
-                values.as_mut(),
-            );
+        for (key, slice) in std::mem::take(&mut store.dropped) {
+            self.delete_slice(&windows, key, &slice, &plan, &mut delta, values.as_mut());
         }
         let mut entry = Vec::new();
         for (slice_key, slice) in &mut store.slices {
@@ -176,19 +174,15 @@ impl WindowPersistence {
                 continue;
             };
             let keys = &slice.keys;
-            for (call, accumulator) in slice.set.value_sets() {
-                accumulator.take_value_changes(&mut |change| {
-                    let (key_group, key) = self.value_key(
-                        &windows,
-                        *slice_key,
-                        calls[call],
-                        keys,
-                        change.group,
-                        change.value,
-                    );
+            for (number, set) in plan.value_sets().iter().enumerate() {
+                let prefix = value_prefix(&windows, *slice_key, set.identity);
+                slice.set.take_value_changes(number, &mut |change| {
+                    let (key_group, key) =
+                        self.value_key(&prefix, keys, change.group, change.value);
                     entry.clear();
                     entry.push(FORMAT);
-                    codec::put_i64(&mut entry, change.count);
+                    self.layouts
+                        .encode_value(&set.calls, change.counts, &mut entry);
                     values.put(key_group, &key, now, &entry);
                 });
             }
@@ -206,8 +200,8 @@ impl WindowPersistence {
         &self,
         windows: &Windows,
         slice_key: SliceKey,
-        slice: &mut Slice,
-        calls: &[u64],
+        slice: &Slice,
+        plan: &AggregatePlan,
         delta: &mut Delta,
         mut values: Option<&mut Delta>,
     ) {
@@ -220,11 +214,10 @@ impl WindowPersistence {
             let Some(values) = values.as_deref_mut() else {
                 continue;
             };
-            let keys = &slice.keys;
-            for (call, accumulator) in slice.set.value_sets() {
-                accumulator.each_value(group, &mut |value| {
-                    let (key_group, key) =
-                        self.value_key(windows, slice_key, calls[call], keys, group, value);
+            for (number, set) in plan.value_sets().iter().enumerate() {
+                let prefix = value_prefix(windows, slice_key, set.identity);
+                slice.set.each_value(number, group, &mut |entry| {
+                    let (key_group, key) = self.value_key(&prefix, &slice.keys, group, entry.value);
                     values.delete(key_group, &key);
                 });
             }
@@ -246,26 +239,26 @@ impl WindowPersistence {
 
     fn value_key(
         &self,
-        windows: &Windows,
-        slice_key: SliceKey,
-        call: u64,
-        keys: &crate::key_table::KeyTable,
+        prefix: &[u8],
+        keys: &KeyTable,
         group: u32,
         value: &[u8],
     ) -> (KeyGroup, Vec<u8>) {
         let mut group_key = Vec::new();
         keys.encode_key(group, &mut group_key);
-        let mut key = encode_slice(windows, slice_key);
-        key.extend_from_slice(&call.to_be_bytes());
+        let mut key = Vec::with_capacity(prefix.len() + group_key.len() + value.len() + 2);
+        key.extend_from_slice(prefix);
         codec::put_bytes(&mut key, &group_key);
         key.extend_from_slice(value);
         (key_group(&group_key, self.max_parallelism), key)
     }
 }
 
-/// Identifies a call within its node.
-pub(crate) fn call_identity(meaning: &str) -> u64 {
-    xxh3_64(meaning.as_bytes())
+/// The part of a value's key before the group's key.
+fn value_prefix(windows: &Windows, slice: SliceKey, identity: u64) -> Vec<u8> {
+    let mut prefix = encode_slice(windows, slice);
+    prefix.extend_from_slice(&identity.to_be_bytes());
+    prefix
 }
 
 fn damaged(what: &str) -> OperatorError {

@@ -137,8 +137,7 @@ impl WindowStore {
         if !self.slices.contains_key(&key) {
             let mut set = self.plan.set()?;
             if self.tracks_values {
-                set.value_sets()
-                    .for_each(|(_, accumulator)| accumulator.track_values());
+                set.track_values();
             }
             let slice = Slice {
                 keys: self.template.like(),

@@ -18,7 +18,7 @@ use crate::{
     diagnostic::{Diagnostic, Outcome},
     flink_type::type_name,
     query::call_meaning,
-    rel::{Aggregate, Call, Rel, window_text},
+    rel::{Aggregate, Call, Rel, RelKind, window_text},
 };
 
 /// What a windowed aggregate needs to know.
@@ -87,11 +87,13 @@ impl Lowering<'_> {
                 .with_hint("use event time, or aggregate the window once"),
             ));
         }
+        let id = aggregate.input.columns[end].window.map(|window| window.id);
+        let zone = id.and_then(|id| window_zone(&aggregate.input, id));
         let windowed = Windowed {
             input: &aggregate.input,
             keys: aggregate.keys.clone(),
             calls: aggregate.calls.clone(),
-            window: WindowSource::Attached { start, end },
+            window: WindowSource::Attached { start, end, zone },
             meaning: format!(
                 "window {} of [{}]",
                 aggregate.input.columns[end].lineage,
@@ -288,6 +290,17 @@ impl Lowering<'_> {
 
     fn two_phases(&self) -> bool {
         self.options.parallelism > 1 && self.settings.two_phase
+    }
+}
+
+/// The zone that a window of the script aligns to, if its time is local.
+fn window_zone(rel: &Rel, id: u32) -> Option<String> {
+    match &rel.kind {
+        RelKind::Window { window, .. } if window.id == id => window.zone.clone(),
+        _ => rel
+            .inputs()
+            .into_iter()
+            .find_map(|input| window_zone(input, id)),
     }
 }
 

@@ -301,7 +301,11 @@ fn windows_that_rows_bring_along() {
         "k:utf8 s:ts e:ts",
         &[0],
         &["COUNT(*)"],
-        WindowSource::Attached { start: 1, end: 2 },
+        WindowSource::Attached {
+            start: 1,
+            end: 2,
+            zone: None,
+        },
         Phases::One,
     );
     let steps = [
@@ -321,6 +325,32 @@ fn windows_that_rows_bring_along() {
             "+I b, 2, 0, 20, 19"
         ]
     );
+    assert_eq!(case.late(&steps).count, 1);
+}
+
+#[test]
+fn windows_brought_along_by_local_time() {
+    let case = window_case(
+        "s:ts e:ts",
+        &[],
+        &["COUNT(*)"],
+        WindowSource::Attached {
+            start: 0,
+            end: 1,
+            zone: Some("Etc/GMT-1".into()),
+        },
+        Phases::One,
+    );
+    // One hour east of UTC: the window that ends at 01:00 local is complete at 00:00 UTC.
+    let steps = [
+        Rows("0, 3600000"),
+        Watermark(-2),
+        Rows("0, 3600000"),
+        Watermark(-1),
+        Rows("0, 3600000"),
+        End,
+    ];
+    assert_eq!(case.run(&steps), ["+I 2, 0, 3600000, -1"]);
     assert_eq!(case.late(&steps).count, 1);
 }
 
