@@ -58,6 +58,7 @@ pub enum ControlPlaneError {
 /// A running control plane.
 pub struct ControlPlane {
     address: SocketAddr,
+    store: Store,
     live: LiveJobs,
     rest: JoinHandle<Result<(), ControlPlaneError>>,
     workers: JoinHandle<Result<(), ControlPlaneError>>,
@@ -81,6 +82,10 @@ impl ControlPlane {
     pub async fn wait(self) -> Result<(), ControlPlaneError> {
         let rest = self.rest.await.map_err(ControlPlaneError::Task)?;
         self.workers.await.map_err(ControlPlaneError::Task)??;
+        // So that a server that is stopped next finds no sessions to break off.
+        if tokio::time::timeout(GRACE, self.store.pool().close()).await.is_err() {
+            tracing::warn!("connections to the database are still in use");
+        }
         rest
     }
 }
@@ -123,7 +128,7 @@ pub async fn start(
     let parts = driver::Parts::new(store.clone(), live.clone(), provisioner, compiler, config)
         .map_err(|error| ControlPlaneError::Storage(chain(&error)))?;
     let workers = tokio::spawn({
-        let live = live.clone();
+        let (store, live) = (store.clone(), live.clone());
         async move {
             if !wait_for_database(&store, &readiness, &shutdown).await {
                 return Ok(());
@@ -138,6 +143,7 @@ pub async fn start(
     });
     Ok(ControlPlane {
         address,
+        store,
         live,
         rest,
         workers,

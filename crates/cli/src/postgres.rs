@@ -42,7 +42,7 @@ struct Shared {
 }
 
 /// How often the supervisor looks whether the server still runs.
-const WATCH: Duration = Duration::from_secs(2);
+const WATCH: Duration = Duration::from_millis(500);
 
 impl Postgres {
     /// Starts the cluster of a data directory, making it first if it is not there; one that
