@@ -1,9 +1,9 @@
 //! Reads the canonical key encoding (see `key_encoding`) back into columns.
 
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
 use arrow::{
-    array::{ArrayRef, BinaryArray, BooleanArray, NullArray, PrimitiveArray, StringArray},
+    array::{ArrayRef, BinaryBuilder, BooleanArray, NullArray, PrimitiveArray, StringBuilder},
     datatypes::{
         ArrowPrimitiveType, DataType, Date32Type, Decimal128Type, Float32Type, Float64Type,
         Int8Type, Int16Type, Int32Type, Int64Type, Time32MillisecondType, TimeUnit,
@@ -72,25 +72,24 @@ pub fn decode_key_column(
             unordered_f64(u64::from_be_bytes(bytes))
         }),
         DataType::Utf8 => {
-            let mut values = Vec::with_capacity(cursors.len());
+            let bytes = cursors.iter().map(|cursor| cursor.len()).sum();
+            let mut values = StringBuilder::with_capacity(cursors.len(), bytes);
             for cursor in cursors {
-                values.push(match take_bytes(data_type, cursor)? {
-                    Some(bytes) => Some(
-                        String::from_utf8(bytes).map_err(|_| damaged(data_type, "not UTF-8"))?,
+                match take_bytes(data_type, cursor)? {
+                    Some(bytes) => values.append_value(
+                        str::from_utf8(&bytes).map_err(|_| damaged(data_type, "not UTF-8"))?,
                     ),
-                    None => None,
-                });
+                    None => values.append_null(),
+                }
             }
-            Ok(Arc::new(StringArray::from(values)))
+            Ok(Arc::new(values.finish()))
         }
         DataType::Binary => {
-            let mut values = Vec::with_capacity(cursors.len());
+            let mut values = BinaryBuilder::new();
             for cursor in cursors {
-                values.push(take_bytes(data_type, cursor)?);
+                values.append_option(take_bytes(data_type, cursor)?);
             }
-            Ok(Arc::new(
-                values.iter().map(Option::as_deref).collect::<BinaryArray>(),
-            ))
+            Ok(Arc::new(values.finish()))
         }
         _ => Err(damaged(data_type, "no key has this type")),
     }
@@ -122,24 +121,30 @@ fn present(data_type: &DataType, cursor: &mut &[u8]) -> Result<bool, KeyDecoding
     }
 }
 
-fn take_bytes(
+fn take_bytes<'a>(
     data_type: &DataType,
-    cursor: &mut &[u8],
-) -> Result<Option<Vec<u8>>, KeyDecodingError> {
+    cursor: &mut &'a [u8],
+) -> Result<Option<Cow<'a, [u8]>>, KeyDecodingError> {
     if !present(data_type, cursor)? {
         return Ok(None);
     }
-    let mut bytes = Vec::new();
+    let mut bytes = Cow::Borrowed(&[][..]);
     loop {
         let zero = cursor
             .iter()
             .position(|byte| *byte == 0)
             .ok_or_else(|| damaged(data_type, "it ends too early"))?;
-        bytes.extend_from_slice(&cursor[..zero]);
+        let piece = &cursor[..zero];
         *cursor = &cursor[zero + 1..];
+        // Nearly every value is one piece, which needs no copy.
+        if bytes.is_empty() {
+            bytes = Cow::Borrowed(piece);
+        } else {
+            bytes.to_mut().extend_from_slice(piece);
+        }
         match take::<1>(data_type, cursor)? {
             [0] => return Ok(Some(bytes)),
-            [0xFF] => bytes.push(0),
+            [0xFF] => bytes.to_mut().push(0),
             _ => {
                 return Err(damaged(
                     data_type,
@@ -177,7 +182,9 @@ fn unordered_f64(bits: u64) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use arrow::array::{Array, Decimal128Array, Float64Array, TimestampMillisecondArray};
+    use arrow::array::{
+        Array, BinaryArray, Decimal128Array, Float64Array, StringArray, TimestampMillisecondArray,
+    };
 
     use super::*;
     use crate::{KeyEncoder, KeyRows};

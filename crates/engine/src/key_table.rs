@@ -11,6 +11,8 @@
 mod byte_keys;
 mod int_column;
 mod int_keys;
+#[cfg(test)]
+mod tests;
 
 use arrow::{array::ArrayRef, datatypes::DataType};
 use millrace_dataflow::{KeyGroup, key_hash};

@@ -153,3 +153,85 @@ fn decode(mut item: &[u8]) -> Option<(u64, Vec<String>)> {
         .collect::<Option<_>>()?;
     Some((id, meanings))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::{
+        aggregate::{Rows, UpdateScratch},
+        operators::tests::{nodes::call, text},
+    };
+
+    fn plan(calls: &[&str]) -> Arc<AggregatePlan> {
+        let calls: Vec<_> = calls.iter().map(|text| call(text)).collect();
+        AggregatePlan::new(&calls, &text::schema("v:bigint f:bool"), false, 0).unwrap()
+    }
+
+    fn snapshot_of(layouts: &StateLayouts, id: &StateId) -> RestoredState {
+        let mut snapshot = OperatorSnapshot::default();
+        layouts.snapshot(id, &mut snapshot);
+        RestoredState {
+            restored: true,
+            items: snapshot.items,
+        }
+    }
+
+    #[test]
+    fn calls_keep_their_state_when_others_come_and_go() {
+        let id = StateId("a".into());
+        let old = plan(&["COUNT(*)", "SUM(0)", "MAX(0)"]);
+        let layouts = StateLayouts::open(&id, &old, &RestoredState::default()).unwrap();
+        let mut set = old.set().unwrap();
+        set.resize(1);
+        let batch = text::batch(&text::schema("v:bigint f:bool"), "5, true\n7, false");
+        let mut scratch = UpdateScratch::default();
+        set.update(batch.rows.columns(), Rows::all(&[0, 0]), &mut scratch)
+            .unwrap();
+        let mut entry = Vec::new();
+        layouts.encode(&set, 0, &mut entry);
+
+        let new = plan(&["MAX(0)", "MIN(0)", "COUNT(*)"]);
+        let restored = snapshot_of(&layouts, &id);
+        let layouts = StateLayouts::open(&id, &new, &restored).unwrap();
+        let mut set = new.set().unwrap();
+        set.resize(1);
+        layouts.decode(&mut set, 0, &entry).unwrap();
+        let read = |set: &AggregateSet| -> Vec<String> {
+            let results = set.emit(&[0]).unwrap();
+            results.iter().map(|column| format!("{column:?}")).collect()
+        };
+        let results = read(&set);
+        assert!(results[0].contains("\n  7,"), "{results:?}");
+        assert!(results[1].contains("null"), "MIN is new: {results:?}");
+        assert!(results[2].contains("\n  2,"), "{results:?}");
+
+        // Entries of both layouts stay readable from now on.
+        let mut newer = Vec::new();
+        layouts.encode(&set, 0, &mut newer);
+        let again = StateLayouts::open(&id, &old, &snapshot_of(&layouts, &id)).unwrap();
+        assert_eq!(again.current, 0, "the old layout is used again");
+        for entry in [&entry, &newer] {
+            let mut set = old.set().unwrap();
+            set.resize(1);
+            again.decode(&mut set, 0, entry).unwrap();
+            assert!(read(&set)[2].contains("\n  7,"));
+        }
+    }
+
+    #[test]
+    fn values_follow_their_calls() {
+        let id = StateId("a".into());
+        let old = plan(&["DISTINCT COUNT(0)", "COUNT(*)", "DISTINCT COUNT(0) IF 1"]);
+        let layouts = StateLayouts::open(&id, &old, &RestoredState::default()).unwrap();
+        let mut bytes = Vec::new();
+        layouts.encode_value(&[0, 2], &[(0, 1), (1, 4)], &mut bytes);
+        let new = plan(&["COUNT(*)", "DISTINCT COUNT(0) IF 1"]);
+        let layouts = StateLayouts::open(&id, &new, &snapshot_of(&layouts, &id)).unwrap();
+        let counts = layouts.decode_value(&[1], &mut bytes.as_slice()).unwrap();
+        assert_eq!(counts, [(0, 4)], "the unfiltered call is gone");
+        assert!(layouts.decode_value(&[1], &mut &bytes[..2]).is_err());
+        assert!(layouts.decode_value(&[1], &mut &[9, 0][..]).is_err());
+    }
+}

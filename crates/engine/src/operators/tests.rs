@@ -4,7 +4,7 @@
 mod calc;
 mod group;
 mod harness;
-mod nodes;
+pub(super) mod nodes;
 mod session;
-mod text;
+pub(super) mod text;
 mod window;

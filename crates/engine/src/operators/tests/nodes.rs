@@ -13,11 +13,11 @@ use super::{
     text::{schema, type_of},
 };
 
-pub(super) const ENOUGH: usize = 64 << 20;
+pub(crate) const ENOUGH: usize = 64 << 20;
 
 /// `COUNT(*)`, `SUM(1) bigint`, `DISTINCT COUNT(2)`, `MAX(1) int IF 3`: arguments and filters are
 /// column numbers; a type is needed where it is not BIGINT.
-pub(super) fn call(text: &str) -> AggregateCall {
+pub(crate) fn call(text: &str) -> AggregateCall {
     let (rest, filter) = match text.split_once(" IF ") {
         Some((rest, filter)) => (rest, Some(filter.parse().unwrap())),
         None => (text, None),
@@ -57,7 +57,8 @@ pub(super) fn call(text: &str) -> AggregateCall {
         distinct,
         filter,
         output: Field::new(text, output, true),
-        meaning: text.into(),
+        // As the compiler writes it: calls share distinct values up to their filter.
+        meaning: text.replace(" IF ", " FILTER (WHERE "),
     }
 }
 
@@ -95,7 +96,7 @@ fn partials(input: &Schema, calls: &[AggregateCall]) -> Vec<Field> {
 
 /// Where a window aggregate runs.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) enum Phases {
+pub(crate) enum Phases {
     One,
     Two,
 }
@@ -171,7 +172,7 @@ pub(super) fn window_case(
     }
 }
 
-pub(super) fn event_time(column: usize, kind: WindowKind) -> WindowSource {
+pub(crate) fn event_time(column: usize, kind: WindowKind) -> WindowSource {
     WindowSource::Time {
         column,
         kind,

@@ -15,7 +15,7 @@ use millrace_dataflow::RowKind;
 use crate::Batch;
 
 /// `k:utf8 v:int t:ts` as a schema of nullable columns.
-pub(super) fn schema(spec: &str) -> SchemaRef {
+pub(crate) fn schema(spec: &str) -> SchemaRef {
     let fields: Vec<Field> = spec
         .split_whitespace()
         .map(|column| {
@@ -26,7 +26,7 @@ pub(super) fn schema(spec: &str) -> SchemaRef {
     Arc::new(Schema::new(fields))
 }
 
-pub(super) fn type_of(name: &str) -> DataType {
+pub(crate) fn type_of(name: &str) -> DataType {
     match name {
         "utf8" => DataType::Utf8,
         "int" => DataType::Int32,
@@ -44,7 +44,7 @@ pub(super) fn type_of(name: &str) -> DataType {
 }
 
 /// Rows of a schema; a leading row kind makes the batch a changelog.
-pub(super) fn batch(schema: &SchemaRef, text: &str) -> Batch {
+pub(crate) fn batch(schema: &SchemaRef, text: &str) -> Batch {
     let mut kinds = Vec::new();
     let mut rows: Vec<Vec<Option<&str>>> = Vec::new();
     for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {
@@ -113,7 +113,7 @@ fn column(data_type: &DataType, cells: Vec<Option<&str>>) -> ArrayRef {
 }
 
 /// The rows as `batch` reads them; timestamps as numbers; kinds if `with_kinds`.
-pub(super) fn lines(batch: &Batch, with_kinds: bool) -> Vec<String> {
+pub(crate) fn lines(batch: &Batch, with_kinds: bool) -> Vec<String> {
     let options = FormatOptions::default().with_null("null");
     let columns: Vec<ArrayRef> = batch
         .rows
