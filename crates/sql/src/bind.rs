@@ -35,7 +35,7 @@ pub(crate) use aggregate::{
 };
 pub(crate) use coerce::{Assignment, cast_implicitly, common_type};
 pub(crate) use literal::ConstantInterval;
-pub(crate) use scope::{Scope, ScopeColumn};
+pub(crate) use scope::Scope;
 pub(crate) use text::{expr_text, literal_text};
 
 /// A typed expression.

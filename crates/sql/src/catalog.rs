@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use datafusion_sql::sqlparser::{
-    ast::{Expr as Ast, Ident, Query},
+    ast::{Expr as Ast, Ident},
     tokenizer::Span,
 };
 use millrace_dataflow::{ChangelogMode, TableOptions};
@@ -159,7 +159,9 @@ impl Table {
                     key: key.clone(),
                     is_virtual: *is_virtual,
                 },
-                ColumnDefinitionKind::Computed(expr) => TableColumnKind::Computed(expr.clone()),
+                ColumnDefinitionKind::Computed(expr) => {
+                    TableColumnKind::Computed(expr.as_ref().clone())
+                }
             };
             columns.push(TableColumn {
                 name,
@@ -327,10 +329,6 @@ impl Catalog {
     pub(crate) fn remove(&mut self, name: &str) -> Option<Entry> {
         self.broken.remove(name);
         self.entries.remove(name)
-    }
-
-    pub(crate) fn get(&self, name: &str) -> Option<&Entry> {
-        self.entries.get(name)
     }
 
     /// Whether the name was declared, well or not.

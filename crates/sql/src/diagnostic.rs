@@ -113,9 +113,10 @@ pub(crate) fn nearest<'a>(
         .filter_map(|candidate| {
             let lower = candidate.to_lowercase();
             let distance = edit_distance(&wanted, &lower);
-            let limit = 1 + wanted.chars().count().max(lower.chars().count()) / 3;
+            let limit = wanted.chars().count().max(lower.chars().count()) / 3;
             let related = distance <= limit
-                || (wanted.len() >= 4 && (lower.contains(&wanted) || wanted.contains(&lower)));
+                || (wanted.len().min(lower.len()) >= 4
+                    && (lower.contains(&wanted) || wanted.contains(&lower)));
             related.then_some((distance, candidate))
         })
         .collect();

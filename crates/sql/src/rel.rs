@@ -10,7 +10,6 @@ use arrow::{
     array::RecordBatch,
     datatypes::{DataType, Field, Schema, SchemaRef},
 };
-use datafusion_common::{DFSchema, DFSchemaRef};
 use datafusion_expr::Expr;
 use datafusion_sql::sqlparser::tokenizer::Span;
 use digest::digest_text;
@@ -170,13 +169,6 @@ impl Rel {
         Arc::new(Schema::new(
             self.columns.iter().map(Column::field).collect::<Vec<_>>(),
         ))
-    }
-
-    /// The schema that expressions over this relation are planned against.
-    pub(crate) fn df_schema(&self) -> Result<DFSchemaRef, datafusion_common::DataFusionError> {
-        Ok(Arc::new(DFSchema::try_from(
-            self.schema().as_ref().clone(),
-        )?))
     }
 
     pub(crate) fn position(&self, name: &str) -> Option<usize> {

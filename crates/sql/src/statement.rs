@@ -18,7 +18,7 @@ use datafusion_sql::sqlparser::{
 
 use crate::flink_type::FlinkType;
 
-pub(crate) use script::{Script, parse_script};
+pub(crate) use script::parse_script;
 
 /// A statement with its place in the script.
 #[derive(Debug, Clone)]
@@ -97,7 +97,7 @@ pub(crate) enum ColumnDefinitionKind {
         is_virtual: bool,
     },
     /// `AS expr`.
-    Computed(Expr),
+    Computed(Box<Expr>),
 }
 
 #[derive(Debug, Clone)]

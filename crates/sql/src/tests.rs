@@ -1,51 +1,92 @@
-//! Whole scripts through the compiler.
+//! Whole scripts through the compiler, and expressions through its result.
+
+mod errors;
+mod evaluate;
+mod functions;
+mod nexmark;
+mod plans;
+mod types;
 
 use std::sync::Arc;
 
-use crate::{AnyConnector, CompileOptions, explain};
+use millrace_dataflow::ChangelogMode;
 
-fn options() -> CompileOptions {
-    CompileOptions::new(Arc::new(AnyConnector))
+use crate::{AnyConnector, CompileOptions, Compiled, SinkRefusal, compile, explain};
+
+/// Takes new rows only.
+struct AppendOnly;
+
+impl crate::ConnectorCatalog for AppendOnly {
+    fn check_source(
+        &self,
+        _table: &str,
+        _options: &millrace_dataflow::TableOptions,
+        _schema: &arrow::datatypes::SchemaRef,
+        _metadata: &[(String, arrow::datatypes::Field)],
+    ) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn check_sink(
+        &self,
+        _table: &str,
+        _options: &millrace_dataflow::TableOptions,
+        _schema: &arrow::datatypes::SchemaRef,
+        _primary_key: &[usize],
+        mode: ChangelogMode,
+    ) -> Result<(), SinkRefusal> {
+        match mode {
+            ChangelogMode::Append => Ok(()),
+            ChangelogMode::Retract => Err(SinkRefusal::NoUpdates(Some(
+                "use format 'debezium-json'".into(),
+            ))),
+        }
+    }
+
+    fn provided_schema(
+        &self,
+        _options: &millrace_dataflow::TableOptions,
+    ) -> Option<arrow::datatypes::SchemaRef> {
+        None
+    }
 }
 
-const BIDS: &str = "CREATE TABLE bids (auction BIGINT, price BIGINT, ts TIMESTAMP(3),
-    WATERMARK FOR ts AS ts - INTERVAL '4' SECOND) WITH ('connector' = 'x');\n";
+fn options() -> CompileOptions {
+    let mut options = CompileOptions::new(Arc::new(AnyConnector));
+    // 2024-05-06 07:08:09.123 UTC.
+    options.clock = crate::Clock::new(|| 1_714_979_289_123);
+    options
+}
 
-fn plan(script: &str) -> String {
-    match explain(&format!("{BIDS}{script}"), &options()) {
-        Ok(plan) => plan.text,
+fn compiled(script: &str) -> Compiled {
+    match compile(script, &options()) {
+        Ok(compiled) => compiled,
         Err(diagnostics) => {
             let lines: Vec<String> = diagnostics.iter().map(ToString::to_string).collect();
-            panic!("{}", lines.join("\n"))
+            panic!("{}\n{script}", lines.join("\n"))
         }
     }
 }
 
-#[test]
-fn a_windowed_aggregate_takes_its_window_in() {
-    let text = plan(
-        "CREATE TABLE counts (auction BIGINT, n BIGINT, s TIMESTAMP(3)) WITH ('connector' = 'y');
-         INSERT INTO counts SELECT auction, COUNT(*), window_start
-            FROM TABLE(TUMBLE(TABLE bids, DESCRIPTOR(ts), INTERVAL '10' SECOND))
-            WHERE price > 100 GROUP BY auction, window_start, window_end;",
-    );
-    let expected = "\
-[4] Sink: counts
-    writes auction BIGINT, n BIGINT, s TIMESTAMP(3)
-  [3] Calc: auction, n, s
-      auction
-      n = agg0
-      s = window_start
-    [2] TUMBLE 10 s: COUNT(*) by auction
-        TUMBLE 10 s over ts
-        agg0 = COUNT(*)
-      hash(auction) ← [1] Calc: auction, ts where (price > CAST(100 AS BIGINT))
-          where (price > CAST(100 AS BIGINT))
-          auction
-          ts
-        [0] Source: bids
-            reads auction BIGINT, price BIGINT, ts TIMESTAMP(3)
-            watermark for ts: ADD_INTERVAL[-4000 ms](ts), idle after 60000 ms
-";
-    assert_eq!(text, expected);
+/// The text plan of a script at a parallelism.
+fn plan_at(script: &str, parallelism: u32) -> String {
+    let options = CompileOptions {
+        parallelism,
+        ..options()
+    };
+    match explain(script, &options) {
+        Ok(plan) => plan.text,
+        Err(diagnostics) => {
+            let lines: Vec<String> = diagnostics.iter().map(ToString::to_string).collect();
+            panic!("{}\n{script}", lines.join("\n"))
+        }
+    }
+}
+
+/// The diagnostics of a script that does not compile.
+fn errors(script: &str) -> Vec<String> {
+    match compile(script, &options()) {
+        Ok(_) => panic!("compiles: {script}"),
+        Err(diagnostics) => diagnostics.iter().map(ToString::to_string).collect(),
+    }
 }

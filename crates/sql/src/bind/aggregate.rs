@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 
 use arrow::datatypes::{DataType, Field};
-use datafusion_common::{Column, ScalarValue};
+use datafusion_common::Column;
 use datafusion_expr::Expr;
 use datafusion_sql::sqlparser::{
     ast::{Expr as Ast, Function},
@@ -358,11 +358,4 @@ pub(crate) fn constant_group(span: Span) -> Box<Diagnostic> {
         Diagnostic::unsupported(span, "GROUP BY a constant or position")
             .with_hint("write the expression itself"),
     )
-}
-
-/// A literal null of a type.
-pub(crate) fn typed_null(data_type: &DataType) -> Option<Expr> {
-    ScalarValue::try_from(data_type)
-        .ok()
-        .map(|null| Expr::Literal(null, None))
 }

@@ -14,8 +14,8 @@ use datafusion_expr::{
 use datafusion_physical_expr::create_physical_expr;
 use datafusion_sql::sqlparser::{
     ast::{
-        DuplicateTreatment, Expr as Ast, Function, FunctionArg, FunctionArgExpr, FunctionArguments,
-        Spanned,
+        BinaryOperator, DuplicateTreatment, Expr as Ast, Function, FunctionArg, FunctionArgExpr,
+        FunctionArguments, Spanned,
     },
     tokenizer::Span,
 };
@@ -93,6 +93,16 @@ impl Binder {
                 }
                 self.call_by_name(&upper, bound, span)
             }
+            "UNIX_TIMESTAMP" if arguments.exprs.is_empty() => {
+                self.call_by_name("$UNIX_NOW", vec![], span)
+            }
+            "MOD" if arguments.exprs.len() == 2 => {
+                let [dividend, divisor] = [arguments.exprs[0], arguments.exprs[1]];
+                let modulo = BinaryOperator::Modulo;
+                self.bind_binary(dividend, &modulo, divisor, scope, span)
+            }
+            "$JSON_OBJECT" | "$JSON_ARRAY" => self.bind_json_value(&upper, &arguments, scope, span),
+            "ROW" | "$MAP" if arguments.exprs.is_empty() => refuse(span, "an empty ROW or MAP"),
             "GROUPING" | "GROUPING_ID" | "GROUP_ID" => {
                 self.bind_grouping(&upper, &arguments, scope, name_span)
             }
@@ -167,6 +177,33 @@ impl Binder {
         }
     }
 
+    /// JSON_OBJECT and JSON_ARRAY: arguments that are JSON already are taken as they are.
+    fn bind_json_value(
+        &self,
+        name: &str,
+        arguments: &Arguments,
+        scope: &Scope,
+        span: Span,
+    ) -> Outcome<Bound> {
+        let mut bound = arguments
+            .exprs
+            .iter()
+            .map(|argument| self.bind(argument, scope, span))
+            .collect::<Outcome<Vec<_>>>()?;
+        let raw: Vec<String> = bound
+            .iter()
+            .enumerate()
+            .filter(|(_, argument)| {
+                matches!(&argument.expr, datafusion_expr::Expr::ScalarFunction(call)
+                    if matches!(call.name(), "$JSON_OBJECT" | "$JSON_ARRAY" | "$JSON_QUERY"))
+            })
+            .map(|(i, _)| i.to_string())
+            .collect();
+        let on_null = bound[0].constant_string().unwrap_or("NULL");
+        bound[0] = super::text_argument(&format!("{on_null} {}", raw.join(" ")), span);
+        self.call_by_name(name, bound, span)
+    }
+
     /// A call of a function that exists, with its arguments bound.
     pub(super) fn call_by_name(
         &self,
@@ -197,6 +234,7 @@ impl Binder {
         let nullable = match definition.nulls {
             Nulls::Never => false,
             Nulls::Possible => true,
+            Nulls::UnlessOne => arguments.iter().all(|argument| argument.nullable),
             Nulls::Propagate => arguments.iter().any(|argument| argument.nullable),
         };
         let function = FlinkFunction::new(

@@ -117,9 +117,8 @@ impl Binder {
             other => return refuse(span, &format!("a literal of type {other}")),
         };
         let literal = Bound::literal(ScalarValue::Utf8(Some(text.clone())), span);
-        let bound = self.cast(literal, &flink_type, false, span)?;
-        match self.fold(&bound) {
-            Ok(value) => Ok(Bound::literal(value, span)),
+        match self.cast(literal, &flink_type, false, span) {
+            Ok(bound) => Ok(bound),
             Err(_) => {
                 let form = match flink_type {
                     FlinkType::Date => "yyyy-MM-dd",

@@ -59,23 +59,6 @@ impl<'a> Scope<'a> {
         scope
     }
 
-    /// The same columns in another clause.
-    pub(crate) fn in_clause<'b>(
-        &'b self,
-        clause: &'static str,
-        aggregates: Option<&'b RefCell<Aggregates>>,
-    ) -> Scope<'b>
-    where
-        'a: 'b,
-    {
-        Scope {
-            input: self.input,
-            columns: self.columns.clone(),
-            aggregates,
-            clause,
-        }
-    }
-
     /// Position of the column of this name, if there is exactly one.
     pub(crate) fn find(&self, qualifier: Option<&str>, name: &str) -> Option<usize> {
         let mut found = self.columns.iter().filter(|column| {

@@ -8,9 +8,8 @@ use arrow::{
         PrimitiveArray, StringArray, StringBuilder,
     },
     datatypes::{
-        DataType, Date32Type, Decimal128Type, Float32Type, Float64Type, Int8Type, Int16Type,
-        Int32Type, Int64Type, Time32MillisecondType, TimeUnit, TimestampMicrosecondType,
-        TimestampMillisecondType, TimestampNanosecondType,
+        DataType, Date32Type, Float64Type, Int64Type, Time32MillisecondType, TimeUnit,
+        TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType,
     },
 };
 use datafusion_common::{Result, ScalarValue, exec_err, internal_err};
@@ -192,11 +191,6 @@ impl<'a> Call<'a> {
         self.primitives(i)
     }
 
-    /// A DATE argument.
-    pub(super) fn dates(&self, i: usize) -> Result<Primitives<'a, Date32Type>> {
-        self.primitives(i)
-    }
-
     /// The argument's instants (or local times) in milliseconds, rounded down: a DATE is its
     /// midnight, a TIME is since midnight.
     pub(super) fn millis(&self, i: usize) -> Result<Primitives<'a, Int64Type>> {
@@ -232,7 +226,7 @@ impl<'a> Call<'a> {
     }
 
     /// Builds a STRING result row by row.
-    pub(super) fn make_strings<'s>(
+    pub(super) fn make_strings(
         &self,
         mut row: impl FnMut(usize, &mut String) -> Result<Option<()>>,
     ) -> Result<ColumnarValue> {
@@ -297,26 +291,6 @@ impl<'a> Call<'a> {
             builder.append_option(row(i)?);
         }
         self.finish(Arc::new(builder.finish()))
-    }
-
-    /// Numbers as DOUBLE whatever their type (DECIMAL included).
-    pub(super) fn numbers(&self, i: usize) -> Result<PrimitiveArray<Float64Type>> {
-        let array = self.array(i)?;
-        Ok(match array.data_type() {
-            DataType::Int8 => array.as_primitive::<Int8Type>().unary(f64::from),
-            DataType::Int16 => array.as_primitive::<Int16Type>().unary(f64::from),
-            DataType::Int32 => array.as_primitive::<Int32Type>().unary(f64::from),
-            DataType::Int64 => array.as_primitive::<Int64Type>().unary(|v| v as f64),
-            DataType::Float32 => array.as_primitive::<Float32Type>().unary(f64::from),
-            DataType::Float64 => array.as_primitive::<Float64Type>().clone(),
-            DataType::Decimal128(_, scale) => {
-                let divisor = 10f64.powi(i32::from(*scale));
-                array
-                    .as_primitive::<Decimal128Type>()
-                    .unary(|v| v as f64 / divisor)
-            }
-            other => return internal_err!("expected a number, got {other}"),
-        })
     }
 }
 

@@ -50,9 +50,9 @@ pub(crate) struct Length {
 }
 
 /// What a cast runs with.
-pub(super) struct Rules {
-    pub(super) zone: Tz,
-    pub(super) lenient: bool,
+pub(crate) struct Rules {
+    pub(crate) zone: Tz,
+    pub(crate) lenient: bool,
 }
 
 impl CastFunction {
@@ -117,7 +117,7 @@ pub(crate) fn check(from: &DataType, to: &DataType) -> Result<(), Option<&'stati
 }
 
 /// Casts an array; elements of nested types are cast one level after the other.
-pub(super) fn cast_array(array: &ArrayRef, to: &DataType, rules: &Rules) -> Result<ArrayRef> {
+pub(crate) fn cast_array(array: &ArrayRef, to: &DataType, rules: &Rules) -> Result<ArrayRef> {
     let from = array.data_type();
     if from == to {
         return Ok(Arc::clone(array));

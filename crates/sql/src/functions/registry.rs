@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::LazyLock};
 
-use arrow::datatypes::{DataType, TimeUnit};
+use arrow::datatypes::DataType;
 use datafusion_common::{Result, ScalarValue};
 use datafusion_expr::{ColumnarValue, Volatility};
 
@@ -22,9 +22,6 @@ pub(crate) enum Kind {
     Boolean,
     Bytes,
     StringOrBytes,
-    Date,
-    /// TIMESTAMP or TIMESTAMP_LTZ, unchanged.
-    Timestamp,
     /// DATE, TIME, TIMESTAMP or TIMESTAMP_LTZ, unchanged.
     Temporal,
     Array,
@@ -62,6 +59,8 @@ pub(crate) type Resolver =
 pub(crate) enum Nulls {
     /// Exactly when an argument is.
     Propagate,
+    /// Only when all arguments are.
+    UnlessOne,
     /// Possibly for arguments that are not.
     Possible,
     Never,
@@ -203,7 +202,6 @@ fn coerce(kind: Kind, actual: &DataType) -> Option<DataType> {
         Kind::Double => DataType::Float64,
         Kind::Boolean => DataType::Boolean,
         Kind::Bytes => DataType::Binary,
-        Kind::Date => DataType::Date32,
         Kind::Numeric => {
             return match actual {
                 DataType::Null => Some(DataType::Int32),
@@ -214,14 +212,6 @@ fn coerce(kind: Kind, actual: &DataType) -> Option<DataType> {
             return match actual {
                 DataType::Null | DataType::Utf8 => Some(DataType::Utf8),
                 DataType::Binary => Some(DataType::Binary),
-                _ => None,
-            };
-        }
-        Kind::Timestamp => {
-            return match actual {
-                DataType::Timestamp(_, _) => Some(actual.clone()),
-                DataType::Null => Some(timestamp_ms(false)),
-                DataType::Date32 => Some(DataType::Timestamp(TimeUnit::Millisecond, None)),
                 _ => None,
             };
         }
@@ -249,8 +239,6 @@ fn kind_name(kind: Kind) -> &'static str {
         Kind::Boolean => "a BOOLEAN",
         Kind::Bytes => "BYTES",
         Kind::StringOrBytes => "a STRING or BYTES",
-        Kind::Date => "a DATE",
-        Kind::Timestamp => "a TIMESTAMP or TIMESTAMP_LTZ",
         Kind::Temporal => "a DATE, TIME, TIMESTAMP or TIMESTAMP_LTZ",
         Kind::Array => "an ARRAY",
         Kind::Map => "a MAP",

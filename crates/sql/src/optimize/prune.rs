@@ -16,8 +16,12 @@ pub(super) fn prune_root(rel: Rel) -> Rel {
     exact(rel, &all)
 }
 
-/// Prunes to exactly the needed columns, in order.
+/// Prunes to exactly the needed columns, in order; to one if none is needed.
 fn exact(rel: Rel, needed: &[bool]) -> Rel {
+    exact_with_places(rel, needed).rel
+}
+
+fn exact_with_places(rel: Rel, needed: &[bool]) -> Pruned {
     let Pruned { rel, now } = prune(rel, needed);
     let wanted: Vec<usize> = needed
         .iter()
@@ -26,9 +30,16 @@ fn exact(rel: Rel, needed: &[bool]) -> Rel {
         .filter_map(|(_, now)| *now)
         .collect();
     if wanted.is_empty() || wanted.iter().copied().eq(0..rel.columns.len()) {
-        return rel;
+        return Pruned { rel, now };
     }
-    rel.select(&wanted)
+    let now = now
+        .iter()
+        .map(|now| wanted.iter().position(|wanted| Some(*wanted) == *now))
+        .collect();
+    Pruned {
+        rel: rel.select(&wanted),
+        now,
+    }
 }
 
 fn mark(expr: &Expr, rel: &Rel, needed: &mut [bool]) {
@@ -147,7 +158,7 @@ fn prune(rel: Rel, needed: &[bool]) -> Pruned {
             for key in &window.partition_by {
                 inner[*key] = true;
             }
-            let input = prune(*input, &inner);
+            let input = exact_with_places(*input, &inner);
             let place = |column: usize| input.now[column].unwrap_or(0);
             window.column = place(window.column);
             window.partition_by = window.partition_by.iter().map(|key| place(*key)).collect();
@@ -169,7 +180,7 @@ fn prune(rel: Rel, needed: &[bool]) -> Pruned {
         }
         RelKind::Expand { input, sets } => {
             let width = input.columns.len();
-            let input = prune(*input, &needed[..width]);
+            let input = exact_with_places(*input, &needed[..width]);
             let sets = sets
                 .into_iter()
                 .map(|(nulled, id)| {
@@ -223,7 +234,7 @@ fn prune(rel: Rel, needed: &[bool]) -> Pruned {
                 inner[start] = true;
                 inner[end] = true;
             }
-            let input = prune(aggregate.input, &inner);
+            let input = exact_with_places(aggregate.input, &inner);
             let place = |column: usize| input.now[column].unwrap_or(0);
             aggregate.keys = aggregate.keys.iter().map(|key| place(*key)).collect();
             for call in &mut aggregate.calls {

@@ -101,10 +101,13 @@ impl Planner<'_> {
         for (i, call) in aggregates.uses.iter().enumerate() {
             calls.push(self.call_over(&input, call, i, &mut inputs, share_from));
         }
-        let time = groups
-            .window
-            .as_ref()
-            .map(|window| inputs.position(&window.time, "time", share_from));
+        let time = groups.window.as_ref().map(|window| {
+            let name = match input.plain_column(&window.time.expr) {
+                Some(column) => column.name.clone(),
+                None => "time".to_string(),
+            };
+            inputs.position(&window.time, &name, share_from)
+        });
         if inputs.exprs.is_empty() {
             // COUNT(*) alone needs rows, not columns.
             match input.columns.first() {

@@ -9,7 +9,7 @@ use datafusion_sql::sqlparser::{
     },
     tokenizer::Span,
 };
-use millrace_dataflow::{TimeDomain, WindowKind};
+use millrace_dataflow::WindowKind;
 
 use super::{Ctes, Planner, refuse};
 use crate::{

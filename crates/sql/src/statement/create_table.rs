@@ -169,7 +169,7 @@ fn expect_not_enforced(parser: &mut Parser) -> Result<(), ParserError> {
 fn parse_column(parser: &mut Parser, table: &mut CreateTable) -> Result<(), ParserError> {
     let name = parser.parse_identifier()?;
     if parser.parse_keyword(Keyword::AS) {
-        let kind = ColumnDefinitionKind::Computed(parser.parse_expr()?);
+        let kind = ColumnDefinitionKind::Computed(Box::new(parser.parse_expr()?));
         table.columns.push(ColumnDefinition { name, kind });
         return take_comment(parser);
     }

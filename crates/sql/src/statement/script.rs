@@ -8,7 +8,7 @@ use datafusion_sql::sqlparser::{
     ast::Ident,
     keywords::Keyword,
     parser::{Parser, ParserError},
-    tokenizer::{Location, Span, Token, TokenWithSpan, Tokenizer},
+    tokenizer::{Location, Span, Token, TokenWithSpan, Tokenizer, Whitespace},
 };
 
 use super::{
@@ -60,6 +60,14 @@ pub(crate) fn parse_script(text: &str) -> Script {
             return script;
         }
     };
+    for token in &tokens {
+        if let Token::Whitespace(Whitespace::MultiLineComment(text)) = &token.token
+            && text.starts_with('+')
+        {
+            let hint = Diagnostic::unsupported(token.span, "a query hint");
+            script.diagnostics.push(hint);
+        }
+    }
     if let Err(diagnostic) = check_bounds(&tokens) {
         script.diagnostics.push(*diagnostic);
         return script;
@@ -116,7 +124,14 @@ fn check_bounds(tokens: &[TokenWithSpan]) -> Result<(), Box<Diagnostic>> {
     // Chain length per open parenthesis.
     let mut chains = vec![0usize];
     let mut row = 0;
+    let mut in_from = FromParentheses::default();
     for token in tokens {
+        if !in_from.step(&token.token) {
+            return too_complex(
+                token.span,
+                "parentheses in FROM are nested too deeply".into(),
+            );
+        }
         match &token.token {
             Token::LParen | Token::LBracket => {
                 row += 1;
@@ -159,6 +174,41 @@ fn check_bounds(tokens: &[TokenWithSpan]) -> Result<(), Box<Diagnostic>> {
     Ok(())
 }
 
+/// Doubled parentheses in FROM, `((…`, which the parser tries in two ways each.
+#[derive(Default)]
+struct FromParentheses {
+    /// Of every open parenthesis: whether it belongs to FROM, and whether it is a second one.
+    open: Vec<(bool, bool)>,
+    after_from: bool,
+    after_parenthesis: bool,
+}
+
+impl FromParentheses {
+    /// False if there are too many at once.
+    fn step(&mut self, token: &Token) -> bool {
+        match token {
+            Token::Whitespace(_) => return true,
+            Token::LParen => {
+                let inner =
+                    self.after_parenthesis && self.open.last().is_some_and(|(from, _)| *from);
+                self.open.push((self.after_from || inner, inner));
+                self.after_from = false;
+                self.after_parenthesis = true;
+                return self.open.iter().filter(|(_, second)| *second).count() <= 6;
+            }
+            Token::RParen => {
+                self.open.pop();
+            }
+            Token::SemiColon => self.open.clear(),
+            _ => {}
+        }
+        self.after_parenthesis = false;
+        self.after_from = matches!(token, Token::Comma)
+            || matches!(token, Token::Word(word) if matches!(word.keyword, Keyword::FROM | Keyword::JOIN));
+        true
+    }
+}
+
 fn last(chains: &mut [usize]) -> &mut usize {
     let end = chains.len() - 1;
     &mut chains[end]
@@ -186,7 +236,10 @@ fn parse_one(
     set: &mut Option<Span>,
     script: &mut Script,
 ) {
-    let span = cover(tokens[0].span, tokens[tokens.len() - 1].span);
+    let end = tokens[tokens.len() - 1].span.end;
+    let span = cover(tokens[0].span, Span::new(end, end));
+    let mut tokens = tokens;
+    tokens.push(TokenWithSpan::new(Token::EOF, Span::new(end, end)));
     let mut parser = Parser::new(dialect)
         .with_recursion_limit(120)
         .with_tokens_with_locations(tokens);
