@@ -9,20 +9,16 @@ use millrace_dataflow::SourceNode;
 use crate::{
     datagen::{DatagenConfig, DatagenGenerator, DatagenSplit},
     nexmark::{NexmarkConfig, NexmarkGenerator, NexmarkProjection, NexmarkSplit, check_declared},
-    source::{ConnectorError, Polled, Source, SplitId, SplitReader, SplitState, Waker},
+    source::{
+        ConnectorError, Polled, Source, SplitId, SplitReader, SplitState, Waker, with_causes,
+    },
 };
 
 /// Longest wait of a paced generator between two polls, in ms.
 const MAX_WAIT_MS: i64 = 10;
 
 fn fault(table: &str, error: &dyn std::error::Error) -> ConnectorError {
-    let mut text = format!("table `{table}`: {error}");
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text.push_str(&format!(": {cause}"));
-        source = cause.source();
-    }
-    ConnectorError(text)
+    ConnectorError(format!("table `{table}`: {}", with_causes(error)))
 }
 
 fn position<T: serde::de::DeserializeOwned>(

@@ -8,6 +8,8 @@ use std::collections::BTreeMap;
 
 use chrono::{DateTime, NaiveDate, NaiveDateTime};
 
+use crate::nearest::closest;
+
 /// An option of a generator's table that cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum OptionError {
@@ -54,14 +56,16 @@ impl OptionError {
         Self::Unknown {
             connector,
             key: key.to_owned(),
-            nearest: nearest(key, known),
+            nearest: closest(key, known)
+                .map(|(_, name)| name.to_owned())
+                .unwrap_or_default(),
         }
     }
 }
 
 /// Options that the source's runtime reads, whatever the connector.
 pub(crate) fn belongs_to_every_source(key: &str) -> bool {
-    key == "connector" || key.starts_with("scan.")
+    matches!(key, "connector" | "scan.watermark.idle-timeout")
 }
 
 /// Typed access to the options of one table.
@@ -149,32 +153,6 @@ pub(crate) fn parse_time_ms(text: &str) -> Option<i64> {
     Some(date.and_hms_opt(0, 0, 0)?.and_utc().timestamp_millis())
 }
 
-/// The known name that needs the fewest edits.
-fn nearest<'a>(key: &str, known: impl IntoIterator<Item = &'a str>) -> String {
-    // Bounded, since the key is the user's and the distance is quadratic.
-    let key: String = key.chars().take(100).collect();
-    known
-        .into_iter()
-        .min_by_key(|name| edit_distance(&key, name))
-        .unwrap_or_default()
-        .to_owned()
-}
-
-fn edit_distance(left: &str, right: &str) -> usize {
-    let right: Vec<char> = right.chars().collect();
-    let mut row: Vec<usize> = (0..=right.len()).collect();
-    for (i, from) in left.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, to) in right.iter().enumerate() {
-            let replaced = diagonal + usize::from(from != *to);
-            diagonal = row[j + 1];
-            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
-        }
-    }
-    row[right.len()]
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -214,7 +192,12 @@ mod tests {
     #[test]
     fn the_nearest_name_is_offered() {
         let known = ["events.num", "first-event.rate", "nexmark.seed"];
-        assert_eq!(nearest("event.num", known), "events.num");
-        assert_eq!(nearest("seed", known), "nexmark.seed");
+        for (key, offered) in [("event.num", "events.num"), ("seed", "nexmark.seed")] {
+            let error = OptionError::unknown("nexmark", key, known);
+            assert_eq!(
+                error.to_string(),
+                format!("connector 'nexmark' has no option '{key}'; did you mean '{offered}'?")
+            );
+        }
     }
 }

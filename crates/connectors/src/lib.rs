@@ -7,6 +7,7 @@ pub mod discard;
 pub mod filesystem;
 pub mod generated;
 mod generator_options;
+mod nearest;
 pub mod nexmark;
 pub mod registry;
 pub mod sink;

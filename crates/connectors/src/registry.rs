@@ -10,6 +10,7 @@ use crate::{
     discard::{BlackholeSink, PrintSink},
     filesystem::{FilesystemSink, FilesystemSource},
     generated::{DatagenSource, NexmarkSource},
+    nearest::did_you_mean,
     sink::Sink,
     source::{ConnectorError, Source},
 };
@@ -32,9 +33,15 @@ pub fn source(node: &SourceNode) -> Result<Arc<dyn Source>, ConnectorError> {
 /// The connector that writes a table.
 pub fn sink(node: &SinkNode) -> Result<Arc<dyn Sink>, ConnectorError> {
     match connector(&node.table, &node.options)? {
-        "blackhole" => Ok(Arc::new(BlackholeSink)),
         "filesystem" => Ok(Arc::new(FilesystemSink::new(node)?)),
-        "print" | "collect" => Ok(Arc::new(PrintSink)),
+        connector @ ("blackhole" | "print" | "collect") => {
+            refuse_options(&node.table, connector, &node.options)?;
+            if connector == "blackhole" {
+                Ok(Arc::new(BlackholeSink))
+            } else {
+                Ok(Arc::new(PrintSink))
+            }
+        }
         other => Err(unknown(&node.table, other, "written", &SINKS)),
     }
 }
@@ -69,9 +76,27 @@ fn connector<'a>(table: &str, options: &'a TableOptions) -> Result<&'a str, Conn
     })
 }
 
+/// For connectors that have no options of their own.
+fn refuse_options(
+    table: &str,
+    connector: &str,
+    options: &TableOptions,
+) -> Result<(), ConnectorError> {
+    match options.keys().find(|key| *key != "connector") {
+        None => Ok(()),
+        Some(key) => Err(ConnectorError(format!(
+            "table `{table}`: unknown option '{key}': connector '{connector}' has no options beside 'connector'"
+        ))),
+    }
+}
+
 fn unknown(table: &str, connector: &str, verb: &str, known: &[&str]) -> ConnectorError {
     ConnectorError(format!(
-        "table `{table}`: connector '{connector}' cannot be {verb}; those that can are {}",
+        "table `{table}`: connector '{connector}' cannot be {verb}; {}those that can are {}",
+        did_you_mean(connector, known.iter().copied()),
         known.join(", ")
     ))
 }
+
+#[cfg(test)]
+mod tests;

@@ -31,7 +31,8 @@ pub trait SinkWriter: Send {
     /// Makes everything staged so far durable. Called at every barrier and at the end of input.
     fn pre_commit(&mut self) -> Result<Vec<Committable>, ConnectorError>;
 
-    /// Publishes; idempotent.
+    /// Publishes; idempotent. What an earlier execution staged may have been published by it, and
+    /// may since have been taken away by whoever reads the output.
     fn commit(&mut self, committables: &[Committable]) -> Result<(), ConnectorError>;
 
     /// Called once before the first write: removes what former attempts of this subtask staged and
@@ -65,10 +66,17 @@ pub struct WriterContext {
     pub job: String,
     /// Fresh for every execution.
     pub execution: String,
+    /// Tells the writers of a job apart and is the same in every execution: several may write
+    /// into one place.
+    pub writer: String,
     pub subtask: u32,
     pub parallelism: u32,
-    pub now_ms: i64,
+    /// The wall clock, epoch ms.
+    pub now_ms: NowMs,
 }
+
+/// Tells the wall-clock time in epoch ms.
+pub type NowMs = Arc<dyn Fn() -> i64 + Send + Sync>;
 
 /// A table to write.
 pub trait Sink: Send + Sync {

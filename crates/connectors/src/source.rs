@@ -29,11 +29,28 @@ pub struct SplitState {
 #[error("{0}")]
 pub struct ConnectorError(pub String);
 
+/// An error with its causes, each said once.
+pub(crate) fn with_causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let cause_text = cause.to_string();
+        if !text.contains(&cause_text) {
+            text.push_str(": ");
+            text.push_str(&cause_text);
+        }
+        source = cause.source();
+    }
+    text
+}
+
 /// What a poll of a split yields.
 #[derive(Debug)]
 pub enum Polled {
     /// Rows: physical columns, then metadata columns. `SplitReader::position` is now just after them.
     Rows(RecordBatch),
+    /// Input was read that holds no rows (malformed records); there may be more at once.
+    Progress,
     /// Nothing ready; the waker is called when that changes.
     Pending,
     /// Nothing ready, and none before this time (epoch ms): a paced generator.

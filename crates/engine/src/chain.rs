@@ -96,6 +96,23 @@ impl Chain {
         self.deliver_to(0, input, event)
     }
 
+    /// Tells the consuming tasks that this one is there: the first message on every channel. Until
+    /// they have it from all their channels they process nothing, so that it does not depend on
+    /// who starts first which channels hold the watermark back. Idle ones do not.
+    pub fn greet(&mut self, idle: bool) {
+        let message = if idle {
+            Message::Idle
+        } else {
+            // Active, without a watermark yet.
+            Message::Watermark(i64::MIN)
+        };
+        for node in &mut self.nodes {
+            for edge in &mut node.edges {
+                edge.broadcast(&message);
+            }
+        }
+    }
+
     /// Sends what the root itself produced (a source task).
     pub fn emit_from_root(&mut self, event: Event) -> Result<(), TaskError> {
         self.dispatch(0, vec![event])

@@ -10,6 +10,8 @@ pub mod batch;
 pub mod chain;
 pub mod channel;
 pub mod dead_letter;
+mod discovery;
+mod event_time;
 pub mod key_table;
 pub mod operator;
 pub mod operators;

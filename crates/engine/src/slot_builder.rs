@@ -235,7 +235,7 @@ impl SlotBuilder {
             .map_err(crate::two_phase::connector)?
         {
             let writer = sink
-                .open(&self.writer_context(&node.table))
+                .open(&self.writer_context(&node.table, &format!("{}-dead-letters", node.state_id)))
                 .map_err(crate::two_phase::connector)?;
             let letters = DeadLetters::open(
                 writer,
@@ -248,15 +248,18 @@ impl SlotBuilder {
         SourceTask::open(config, chain, &self.config.restored)
     }
 
-    fn writer_context(&self, table: &str) -> WriterContext {
+    /// `writer` tells the writers of the job apart.
+    fn writer_context(&self, table: &str, writer: &str) -> WriterContext {
+        let clock = self.config.clock.clone();
         WriterContext {
             table: table.to_owned(),
             tap: Arc::new(EventTap(self.config.events.clone())),
             job: self.config.job.clone(),
             execution: self.config.execution.clone(),
+            writer: writer.to_owned(),
             subtask: self.config.subtask,
             parallelism: self.config.dataflow.parallelism,
-            now_ms: self.config.clock.now_ms(),
+            now_ms: Arc::new(move || clock.now_ms()),
         }
     }
 
@@ -355,7 +358,7 @@ impl SlotBuilder {
             NodeKind::Source(_) | NodeKind::Values(_) => return Ok(None),
             NodeKind::Sink(sink) => {
                 let connector = registry::sink(sink).map_err(crate::two_phase::connector)?;
-                let context = self.writer_context(&sink.table);
+                let context = self.writer_context(&sink.table, &sink.state_id.0);
                 Box::new(SinkOperator::new(
                     connector,
                     context,

@@ -1,13 +1,15 @@
 //! A task whose root reads a table: polls its splits, computes columns, makes watermarks.
 
-use std::{collections::BTreeSet, sync::Arc, sync::mpsc, thread};
+use std::{
+    collections::{BTreeSet, VecDeque},
+    sync::Arc,
+};
 
 use arrow::{
-    array::{Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions},
-    compute::cast,
-    datatypes::{DataType, SchemaRef, TimeUnit, TimestampMillisecondType},
+    array::{ArrayRef, RecordBatch, RecordBatchOptions},
+    datatypes::SchemaRef,
 };
-use millrace_connectors::source::{ConnectorError, Polled, Source, SplitReader, SplitState, Waker};
+use millrace_connectors::source::{ConnectorError, Polled, Source, SplitReader, Waker};
 use millrace_dataflow::{ScalarExpr, StateId, WatermarkSpec};
 
 use crate::{
@@ -16,11 +18,16 @@ use crate::{
     chain::{Chain, TaskError},
     channel::{BarrierInfo, SlotWaker},
     dead_letter::DeadLetters,
+    discovery::{Discovery, Watch},
+    event_time::event_times,
     splits::{SplitRecord, subtask_of},
     task::Step,
     watermark::{CombinedWatermark, WatermarkChange},
     watermark_split::segments,
 };
+
+/// Splits that one subtask has open at a time: bounds file handles and buffers.
+const MAX_OPEN_SPLITS: usize = 64;
 
 const SPLITS: &str = "splits";
 
@@ -38,11 +45,17 @@ pub struct SourceTaskConfig {
     pub dead_letters: Option<DeadLetters>,
 }
 
-struct OpenSplit {
+/// A split of this subtask.
+struct TrackedSplit {
     record: SplitRecord,
-    reader: Option<Box<dyn SplitReader>>,
     /// Number in the combined watermark.
     input: usize,
+    /// `None` while it waits to be opened and once it has ended.
+    open: Option<OpenSplit>,
+}
+
+struct OpenSplit {
+    reader: Box<dyn SplitReader>,
     /// Not before this time, when the reader paces itself.
     not_before: Option<i64>,
     /// Wall-clock time of the last poll that found nothing, for idleness.
@@ -52,27 +65,24 @@ struct OpenSplit {
     idle: bool,
 }
 
-/// Finds splits that appear later, off the slot's thread.
-struct Discovery {
-    found: mpsc::Receiver<Result<Vec<SplitState>, ConnectorError>>,
-    /// Dropping it ends the thread.
-    _stop: mpsc::Sender<()>,
-}
-
 /// A source task.
 pub struct SourceTask {
     config: SourceTaskConfig,
-    splits: Vec<OpenSplit>,
-    known: BTreeSet<String>,
+    splits: Vec<TrackedSplit>,
+    /// Numbers of the splits that are open, polled in turn.
+    open: Vec<usize>,
+    /// Those not opened yet. They hold the watermark back as if they were.
+    waiting: VecDeque<usize>,
     discovery: Option<Discovery>,
     watermarks: CombinedWatermark,
     pub chain: Chain,
+    begun: bool,
     pending_barrier: Option<BarrierInfo>,
     /// The stop-after barrier that the source waits behind.
     paused_for: Option<BarrierInfo>,
     drain: bool,
     ended: bool,
-    announced_idle: bool,
+    /// Position in `open` of the split to poll next.
     next: usize,
     poll_waker: Waker,
 }
@@ -87,74 +97,83 @@ impl SourceTask {
         let slot_waker = config.waker.clone();
         let mut task = SourceTask {
             splits: Vec::new(),
-            known: BTreeSet::new(),
+            open: Vec::new(),
+            waiting: VecDeque::new(),
             discovery: None,
             watermarks: CombinedWatermark::default(),
             chain,
+            begun: false,
             pending_barrier: None,
             paused_for: None,
             drain: false,
             ended: false,
-            announced_idle: false,
             next: 0,
             poll_waker: Arc::new(move || slot_waker.wake()),
             config,
         };
-        let state_id = task.config.state_id.clone();
         let mut records = Vec::new();
-        for item in restored.list(&state_id, SPLITS) {
+        for item in restored.list(&task.config.state_id, SPLITS) {
             records.push(SplitRecord::decode(item)?);
         }
-        let has_restored = !records.is_empty();
-        for record in records {
-            task.add(record)?;
+        let source = task.config.source.clone();
+        let (subtask, parallelism) = (task.config.subtask, task.config.parallelism);
+        if records.is_empty() || !source.restored_splits_win() {
+            let listed = source.splits(parallelism).map_err(connector)?;
+            records.extend(listed.into_iter().map(SplitRecord::new));
         }
-        if !(has_restored && task.config.source.restored_splits_win()) {
-            for split in task
-                .config
-                .source
-                .splits(task.config.parallelism)
-                .map_err(connector)?
-            {
-                task.add(SplitRecord::new(split))?;
+        let mut known = BTreeSet::new();
+        for record in records {
+            let mine = subtask_of(&record.split.id, parallelism) == subtask;
+            if mine && known.insert(record.split.id.0.clone()) {
+                task.add(record);
             }
         }
-        if let Some(interval) = task.config.source.discovery_interval_ms() {
-            task.discovery = Some(Discovery::start(&task.config, interval));
+        task.open_waiting()?;
+        if let Some(interval_ms) = source.discovery_interval_ms() {
+            task.discovery = Some(Discovery::start(Watch {
+                source,
+                interval_ms,
+                subtask,
+                parallelism,
+                waker: task.config.waker.clone(),
+                known,
+            })?);
         }
         Ok(task)
     }
 
-    fn add(&mut self, record: SplitRecord) -> Result<(), OperatorError> {
-        let mine = subtask_of(&record.split.id, self.config.parallelism) == self.config.subtask;
-        if !mine || !self.known.insert(record.split.id.0.clone()) {
-            return Ok(());
-        }
-        let reader = if record.ended {
-            None
-        } else {
-            Some(
-                self.config
-                    .source
-                    .open(&record.split, self.poll_waker.clone())
-                    .map_err(connector)?,
-            )
-        };
+    fn add(&mut self, record: SplitRecord) {
         let input = self.watermarks.add_input();
-        if record.ended {
-            self.watermarks.set_idle(input);
-        } else if record.watermark > i64::MIN {
-            self.watermarks.advance(input, record.watermark);
+        self.watermarks.start(input, record.watermark, record.ended);
+        if !record.ended {
+            self.waiting.push_back(self.splits.len());
         }
-        self.splits.push(OpenSplit {
+        self.splits.push(TrackedSplit {
             record,
-            reader,
             input,
-            not_before: None,
-            last_empty_poll: None,
-            empty_ms: 0,
-            idle: false,
+            open: None,
         });
+    }
+
+    fn open_waiting(&mut self) -> Result<(), OperatorError> {
+        while self.open.len() < MAX_OPEN_SPLITS
+            && let Some(index) = self.waiting.pop_front()
+        {
+            let split = &mut self.splits[index];
+            let reader = self
+                .config
+                .source
+                .open(&split.record.split, self.poll_waker.clone())
+                .map_err(connector)?;
+            split.open = Some(OpenSplit {
+                reader,
+                not_before: None,
+                last_empty_poll: None,
+                empty_ms: 0,
+                idle: false,
+            });
+            self.open.push(index);
+        }
         Ok(())
     }
 
@@ -167,8 +186,14 @@ impl SourceTask {
         self.pending_barrier = Some(barrier);
     }
 
-    /// A checkpoint was given up: go on if the source waits behind its barrier.
+    /// A checkpoint was given up: go on if the source waits behind its barrier. A barrier that
+    /// is not taken yet still goes out, since others may be aligning on it.
     pub fn aborted(&mut self, checkpoint: millrace_types::CheckpointId) {
+        if let Some(pending) = &mut self.pending_barrier
+            && pending.checkpoint == checkpoint
+        {
+            pending.stop_after = false;
+        }
         if self
             .paused_for
             .is_some_and(|barrier| barrier.checkpoint == checkpoint)
@@ -188,6 +213,10 @@ impl SourceTask {
     /// Takes the pending barrier, or polls splits until one yields rows. `room` is false under
     /// backpressure: barriers still go, rows wait.
     pub fn step(&mut self, now_ms: i64, room: bool) -> Result<Step, TaskError> {
+        if !self.begun {
+            self.begin()?;
+            return Ok(Step::Worked);
+        }
         if let Some(barrier) = self.pending_barrier.take() {
             return self.take_barrier(barrier);
         }
@@ -196,8 +225,10 @@ impl SourceTask {
         }
         if !room {
             // The idleness clock stands still: rows may be there, nobody looks.
-            for split in &mut self.splits {
-                split.last_empty_poll = None;
+            for index in &self.open {
+                if let Some(open) = &mut self.splits[*index].open {
+                    open.last_empty_poll = None;
+                }
             }
             return Ok(Step::Idle);
         }
@@ -206,65 +237,74 @@ impl SourceTask {
             self.finish()?;
             return Ok(Step::Worked);
         }
-        let count = self.splits.len();
+        self.open_waiting().map_err(|error| self.fault(error))?;
+        let count = self.open.len();
         for offset in 0..count {
-            let index = (self.next + offset) % count;
-            if self.poll(index, now_ms)? {
-                self.next = (index + 1) % count;
+            let position = (self.next + offset) % count;
+            if self.poll(self.open[position], now_ms)? {
+                self.next = position + 1;
                 return Ok(Step::Worked);
             }
-        }
-        if count == 0 && !self.announced_idle {
-            self.announced_idle = true;
-            self.chain.emit_from_root(Event::Idle)?;
         }
         Ok(Step::Idle)
     }
 
-    /// When a paced split wants to be polled, or idleness has to be looked at.
+    /// When a paced split wants to be polled.
     pub fn next_poll(&self) -> Option<i64> {
         if self.ended || self.paused_for.is_some() {
             return None;
         }
-        self.splits
+        self.open
             .iter()
-            .filter(|split| split.reader.is_some())
-            .filter_map(|split| split.not_before)
+            .filter_map(|index| self.splits[*index].open.as_ref()?.not_before)
             .min()
     }
 
     fn all_ended(&self) -> bool {
-        self.discovery.is_none() && self.splits.iter().all(|split| split.reader.is_none())
+        self.discovery.is_none() && self.nothing_to_read()
+    }
+
+    fn nothing_to_read(&self) -> bool {
+        self.open.is_empty() && self.waiting.is_empty()
+    }
+
+    /// Tells the consumers that this task is there, and where its watermark stands after a restore.
+    fn begin(&mut self) -> Result<(), TaskError> {
+        self.begun = true;
+        let idle = self.nothing_to_read();
+        self.chain.greet(idle);
+        let change = self.watermarks.begin();
+        if idle {
+            // Also when there is no split at all, which `change` does not tell. What the splits
+            // that have ended had reached, the operators know from their own state.
+            return self.chain.emit_from_root(Event::Idle);
+        }
+        self.report(change)
     }
 
     fn discover(&mut self) -> Result<(), TaskError> {
         let Some(discovery) = &self.discovery else {
             return Ok(());
         };
-        let listings: Vec<_> = discovery.found.try_iter().collect();
-        for listing in listings {
-            let splits = listing.map_err(|error| self.fault(connector(error)))?;
-            for split in splits {
-                self.add(SplitRecord::new(split))
-                    .map_err(|error| self.fault(error))?;
-            }
+        let found = discovery.take();
+        for split in found.map_err(|error| self.fault(connector(error)))? {
+            self.add(SplitRecord::new(split));
         }
         Ok(())
     }
 
     /// Polls one split; true when it yielded something.
     fn poll(&mut self, index: usize, now_ms: i64) -> Result<bool, TaskError> {
-        let split = &mut self.splits[index];
-        let Some(reader) = split.reader.as_mut() else {
+        let Some(split) = &mut self.splits[index].open else {
             return Ok(false);
         };
         if split.not_before.is_some_and(|at| now_ms < at) {
-            return Ok(false);
+            return self.empty_poll(index, now_ms);
         }
         split.not_before = None;
         let started = self.config.clock.monotonic_nanos();
-        let polled = reader.poll(MAX_BATCH_ROWS, now_ms);
-        let (bad, letters) = reader.take_bad_records();
+        let polled = split.reader.poll(MAX_BATCH_ROWS, now_ms);
+        let (bad, letters) = split.reader.take_bad_records();
         let spent = self.config.clock.monotonic_nanos().saturating_sub(started);
         let metrics = &mut self.chain.root().metrics;
         metrics.bad_records += bad;
@@ -275,20 +315,20 @@ impl SourceTask {
         }
         match polled.map_err(|error| self.fault(connector(error)))? {
             Polled::Rows(rows) => {
-                let metrics = &mut self.chain.root().metrics;
-                metrics.busy_nanos += spent;
-                metrics.rows_in += rows.num_rows() as u64;
-                let split = &mut self.splits[index];
-                split.empty_ms = 0;
-                split.last_empty_poll = None;
-                split.idle = false;
-                self.announced_idle = false;
+                self.worked(index, spent);
+                self.chain.root().metrics.rows_in += rows.num_rows() as u64;
                 self.rows(index, rows)?;
+                Ok(true)
+            }
+            Polled::Progress => {
+                self.worked(index, spent);
                 Ok(true)
             }
             Polled::Pending => self.empty_poll(index, now_ms),
             Polled::PendingUntil(at) => {
-                self.splits[index].not_before = Some(at);
+                if let Some(split) = &mut self.splits[index].open {
+                    split.not_before = Some(at);
+                }
                 self.empty_poll(index, now_ms)
             }
             Polled::Ended => {
@@ -298,34 +338,54 @@ impl SourceTask {
         }
     }
 
+    /// The split had input.
+    fn worked(&mut self, index: usize, nanos: u64) {
+        self.chain.root().metrics.busy_nanos += nanos;
+        if let Some(split) = &mut self.splits[index].open {
+            split.empty_ms = 0;
+            split.last_empty_poll = None;
+            split.idle = false;
+        }
+    }
+
     fn empty_poll(&mut self, index: usize, now_ms: i64) -> Result<bool, TaskError> {
         let timeout = self
             .config
             .watermark
             .as_ref()
             .map_or(0, |spec| spec.idle_timeout_ms) as i64;
-        let split = &mut self.splits[index];
+        let input = self.splits[index].input;
+        let Some(split) = &mut self.splits[index].open else {
+            return Ok(false);
+        };
         if let Some(last) = split.last_empty_poll {
             split.empty_ms += (now_ms - last).max(0);
         }
         split.last_empty_poll = Some(now_ms);
         if timeout > 0 && !split.idle && split.empty_ms >= timeout {
             split.idle = true;
-            let change = self.watermarks.set_idle(split.input);
+            let change = self.watermarks.set_idle(input);
             self.report(change)?;
         }
         Ok(false)
     }
 
     fn rows(&mut self, index: usize, rows: RecordBatch) -> Result<(), TaskError> {
+        if rows.num_rows() == 0 {
+            return Ok(());
+        }
         let started = self.config.clock.monotonic_nanos();
         let rows = self.compute(rows).map_err(|error| self.fault(error))?;
         let Some(spec) = &self.config.watermark else {
             return self.emit(rows, started);
         };
-        let (times, implied) = event_times(spec, &rows).map_err(|error| self.fault(error))?;
-        let before = self.splits[index].record.watermark;
-        let input = self.splits[index].input;
+        let split = &self.splits[index];
+        let (before, input) = (split.record.watermark, split.input);
+        let (times, implied) = event_times(spec, &rows)
+            .map_err(|reason| {
+                OperatorError::Data(format!("{reason} (in `{}`)", split.record.split.id.0))
+            })
+            .map_err(|error| self.fault(error))?;
         self.watermarks.active(input);
         for segment in segments(times.values(), implied.values(), before) {
             self.emit(rows.slice(segment.start, segment.length), started)?;
@@ -372,11 +432,12 @@ impl SourceTask {
     /// The split has ended: it no longer holds the watermark back.
     fn close(&mut self, index: usize) -> Result<(), TaskError> {
         let split = &mut self.splits[index];
-        if let Some(reader) = split.reader.take() {
-            split.record.split.position = reader.position();
-        }
+        split.open = None;
         split.record.ended = true;
+        // Where it ended is of no use, and there may be very many of them.
+        split.record.split.position = serde_json::Value::Null;
         let input = split.input;
+        self.open.retain(|open| *open != index);
         // Not the end of time: other splits are idle, or discovery may bring more.
         if !self.all_ended() {
             let change = self.watermarks.set_idle(input);
@@ -398,8 +459,8 @@ impl SourceTask {
         let mut snapshot = OperatorSnapshot::default();
         let mut items = Vec::new();
         for split in &mut self.splits {
-            if let Some(reader) = &split.reader {
-                split.record.split.position = reader.position();
+            if let Some(open) = &split.open {
+                split.record.split.position = open.reader.position();
             }
             items.push(split.record.encode());
         }
@@ -436,61 +497,6 @@ impl SourceTask {
     }
 }
 
-impl Discovery {
-    fn start(config: &SourceTaskConfig, interval_ms: u64) -> Self {
-        let (found_sender, found) = mpsc::channel();
-        let (stop, stopped) = mpsc::channel::<()>();
-        let source = config.source.clone();
-        let parallelism = config.parallelism;
-        let waker = config.waker.clone();
-        thread::spawn(move || {
-            let interval = std::time::Duration::from_millis(interval_ms.max(1));
-            // Ends when the task is dropped, which closes `stopped`.
-            while let Err(mpsc::RecvTimeoutError::Timeout) = stopped.recv_timeout(interval) {
-                if found_sender.send(source.splits(parallelism)).is_err() {
-                    return;
-                }
-                waker.wake();
-            }
-        });
-        Discovery { found, _stop: stop }
-    }
-}
-
 fn connector(error: ConnectorError) -> OperatorError {
     OperatorError::Connector(error.0)
-}
-
-type Millis = arrow::array::PrimitiveArray<TimestampMillisecondType>;
-
-/// The rows' times and the watermarks they imply.
-fn event_times(
-    spec: &WatermarkSpec,
-    rows: &RecordBatch,
-) -> Result<(Millis, Millis), OperatorError> {
-    let name = rows.schema().field(spec.column).name().clone();
-    let times = millis(rows.column(spec.column))?;
-    if let Some(row) = (0..times.len()).find(|row| times.is_null(*row)) {
-        return Err(OperatorError::Data(format!(
-            "the event-time column `{name}` is null in row {row} of a batch: filter such rows out before the watermark, \
-             or give the column a value with COALESCE in a computed column"
-        )));
-    }
-    let implied = millis(&spec.expr.expr.evaluate(rows)?.into_array(rows.num_rows())?)?;
-    if implied.null_count() > 0 {
-        return Err(OperatorError::Data(format!(
-            "the WATERMARK expression `{}` is null for a row: it must have a value wherever `{name}` has one",
-            spec.expr.text
-        )));
-    }
-    Ok((times, implied))
-}
-
-fn millis(column: &ArrayRef) -> Result<Millis, OperatorError> {
-    // The zone is only a label: values are UTC or local milliseconds either way.
-    let plain = match column.data_type() {
-        DataType::Timestamp(TimeUnit::Millisecond, _) => column.clone(),
-        _ => cast(column, &DataType::Timestamp(TimeUnit::Millisecond, None))?,
-    };
-    Ok(plain.as_primitive::<TimestampMillisecondType>().clone())
 }

@@ -51,11 +51,12 @@ impl SplitRecord {
 }
 
 /// The subtask that reads a split: by its number when the id ends in one (generators,
-/// partitions: even over the subtasks), else by a stable hash.
+/// partitions: even over the subtasks), else by a stable hash (paths, whose numbers may be
+/// dates or have gaps).
 pub fn subtask_of(split: &SplitId, parallelism: u32) -> u32 {
     let digits = split.0.bytes().rev().take_while(u8::is_ascii_digit).count();
     let head = &split.0[..split.0.len() - digits];
-    let number = if head.is_empty() || head.ends_with('-') {
+    let number = if (head.is_empty() || head.ends_with('-')) && !head.contains('/') {
         split.0[split.0.len() - digits..].parse::<u64>().ok()
     } else {
         None
@@ -73,6 +74,9 @@ mod tests {
         let at = |id: &str| subtask_of(&SplitId(id.into()), 4);
         assert_eq!(["0", "1", "2", "5", "topic-7"].map(at), [0, 1, 2, 1, 3]);
         assert!(at("data/part.json") < 4);
+        let spread: std::collections::BTreeSet<u32> =
+            (0..40).map(|i| at(&format!("in/day-{}", i * 4))).collect();
+        assert_eq!(spread.len(), 4, "paths go by hash");
         assert!(at("") < 4);
         assert!(at("99999999999999999999999999") < 4);
     }

@@ -15,6 +15,8 @@ pub struct InputChannel {
     pub input: usize,
     pub queue: Arc<ChannelQueue>,
     ended: bool,
+    /// Has delivered its first message, which tells whether it is idle.
+    heard: bool,
     /// Has delivered the barrier that the task is aligning on.
     arrived: bool,
 }
@@ -25,6 +27,7 @@ impl InputChannel {
             input,
             queue,
             ended: false,
+            heard: false,
             arrived: false,
         }
     }
@@ -47,6 +50,8 @@ pub struct ChannelTask {
     aligning: Option<BarrierInfo>,
     next: usize,
     ended: bool,
+    /// Channels that have not delivered anything yet.
+    unheard: usize,
     pub chain: Chain,
     /// At-least-once: barriers do not hold their channel back.
     align: bool,
@@ -56,6 +61,7 @@ impl ChannelTask {
     pub fn new(channels: Vec<InputChannel>, chain: Chain, align: bool) -> Self {
         let watermarks = CombinedWatermark::new(channels.len());
         ChannelTask {
+            unheard: channels.len(),
             channels,
             watermarks,
             aligning: None,
@@ -82,7 +88,7 @@ impl ChannelTask {
     }
 
     fn held_back(&self, channel: &InputChannel) -> bool {
-        self.align && channel.arrived
+        (self.align && channel.arrived) || (self.unheard > 0 && channel.heard)
     }
 
     /// Processes one message, if there is one on a channel that is not held back.
@@ -96,10 +102,27 @@ impl ChannelTask {
             if let Some(message) = self.channels[index].queue.pop() {
                 // Staying on a channel while it has rows would starve the others.
                 self.next = (index + 1) % count;
+                if self.unheard > 0 {
+                    self.first(index, &message);
+                }
                 return self.handle(index, message);
             }
         }
         Ok(Step::Idle)
+    }
+
+    /// Takes note of a channel's first message. With the last of them it is known whether this
+    /// task begins idle, and its consumers are told.
+    fn first(&mut self, index: usize, message: &Message) {
+        self.channels[index].heard = true;
+        self.unheard -= 1;
+        if self.unheard == 0 {
+            let others_idle = (0..self.channels.len())
+                .filter(|channel| *channel != index)
+                .all(|channel| self.watermarks.is_idle(channel));
+            self.chain
+                .greet(others_idle && matches!(message, Message::Idle));
+        }
     }
 
     fn handle(&mut self, index: usize, message: Message) -> Result<Step, TaskError> {

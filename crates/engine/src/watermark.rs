@@ -60,16 +60,25 @@ impl CombinedWatermark {
         self.current
     }
 
-    /// Starts from a restored value: nothing at or below it is reported again.
-    pub fn restore(&mut self, watermark: i64) {
-        self.current = Some(
-            self.current
-                .map_or(watermark, |current| current.max(watermark)),
-        );
-    }
-
     pub fn input(&self, input: usize) -> i64 {
         self.inputs[input].watermark
+    }
+
+    pub fn is_idle(&self, input: usize) -> bool {
+        self.inputs[input].idle
+    }
+
+    /// The state after inputs were added, [`CombinedWatermark::start`]ed and ended: reported once.
+    pub fn begin(&mut self) -> WatermarkChange {
+        self.combine()
+    }
+
+    /// Sets where a new input begins, without effect on the result until the next change.
+    pub fn start(&mut self, input: usize, watermark: i64, ended: bool) {
+        let state = &mut self.inputs[input];
+        state.watermark = watermark;
+        // An ended split is idle only: whether all input has ended is the source's to say.
+        state.idle = ended;
     }
 
     /// Input `input` has reached `watermark` (regressions are ignored) and is active.
@@ -199,10 +208,28 @@ mod tests {
     }
 
     #[test]
-    fn a_restored_watermark_is_not_reported_again() {
-        let mut combined = CombinedWatermark::new(1);
-        combined.restore(10);
-        assert_eq!(combined.advance(0, 10).advanced, None);
-        assert_eq!(combined.advance(0, 11).advanced, Some(11));
+    fn restored_inputs_begin_together() {
+        let mut combined = CombinedWatermark::default();
+        for (watermark, ended) in [(100, false), (50, false), (900, true)] {
+            let input = combined.add_input();
+            combined.start(input, watermark, ended);
+        }
+        assert_eq!(
+            combined.begin(),
+            WatermarkChange {
+                advanced: Some(50),
+                became_idle: false
+            }
+        );
+        assert_eq!(combined.advance(1, 60).advanced, Some(60));
+        let mut ended = CombinedWatermark::new(1);
+        ended.start(0, 70, true);
+        assert_eq!(
+            ended.begin(),
+            WatermarkChange {
+                advanced: Some(70),
+                became_idle: true
+            }
+        );
     }
 }

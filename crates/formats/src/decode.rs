@@ -169,6 +169,11 @@ pub trait Decoder: Send {
     /// Rows read that are in no batch yet.
     fn pending_rows(&self) -> usize;
 
+    /// After the last record that became a row or was malformed: where to resume once all
+    /// batches and dead letters are processed. Rows that are in no batch yet lie before it, so
+    /// [`Decoder::flush`] first.
+    fn consumed(&self) -> Position;
+
     /// The header record of a CSV file once it has been read, to be kept with the position
     /// and given to [`DecoderConfig::header`]. `None` for formats without.
     fn header(&self) -> Option<&[u8]> {

@@ -1,131 +1,190 @@
 //! Which files a path, directory or glob stands for.
+//!
+//! Names that start with `.` or `_` are left out unless the path itself asks for them. What
+//! vanishes while it is listed (a file renamed to its final name) is not an error; sockets, pipes
+//! and links that lead nowhere or back up are passed over.
 
 use std::{
-    fs,
+    collections::BTreeSet,
+    fs, io,
     path::{Component, Path, PathBuf},
 };
 
 use crate::source::ConnectorError;
 
+#[cfg(test)]
+mod tests;
+
 /// The files, sorted by path. A path that does not exist is an error, an empty directory or a
-/// glob without matches is not.
+/// glob without matches is not. `max_files` bounds files and directories alike.
 pub(super) fn files(
     table: &str,
     path: &str,
     max_files: usize,
 ) -> Result<Vec<PathBuf>, ConnectorError> {
-    let mut found = Vec::new();
+    let mut listing = Listing {
+        table,
+        max_files,
+        files: BTreeSet::new(),
+        directories: 0,
+    };
     if is_glob(path) && !Path::new(path).exists() {
-        let matches = glob::glob(path).map_err(|error| {
+        // To the library, a trailing `**` is directories only.
+        let pattern = if path.ends_with("**") {
+            format!("{path}/*")
+        } else {
+            path.to_owned()
+        };
+        let matches = glob::glob(&pattern).map_err(|error| {
             ConnectorError(format!(
                 "table `{table}`: 'path' = '{path}' is not a valid glob: {error}"
             ))
         })?;
+        let hidden = HiddenInGlob::new(path);
         for entry in matches {
-            let entry = entry.map_err(|error| {
-                ConnectorError(format!("table `{table}`: cannot list '{path}': {error}"))
-            })?;
-            collect(table, &entry, &mut found, max_files)?;
+            let entry = match entry {
+                Ok(entry) => entry,
+                Err(error) if error.error().kind() == io::ErrorKind::NotFound => continue,
+                Err(error) => {
+                    return Err(ConnectorError(format!(
+                        "table `{table}`: cannot list '{path}': {error}"
+                    )));
+                }
+            };
+            if !hidden.hides(&entry) {
+                listing.entry(&entry, &mut Vec::new())?;
+            }
         }
     } else {
-        collect(table, Path::new(path), &mut found, max_files)?;
+        let root = Path::new(path);
+        let metadata = fs::metadata(root).map_err(|error| listing.fault(root, &error))?;
+        if !metadata.is_file() && !metadata.is_dir() {
+            return Err(ConnectorError(format!(
+                "table `{table}`: '{path}' is neither a file nor a directory"
+            )));
+        }
+        listing.entry(root, &mut Vec::new())?;
     }
-    found.sort();
-    found.dedup();
-    Ok(found)
+    Ok(listing.files.into_iter().collect())
 }
 
 fn is_glob(path: &str) -> bool {
     path.contains(['*', '?', '['])
 }
 
-fn is_hidden(path: &Path) -> bool {
-    path.components()
-        .next_back()
-        .is_some_and(|last| match last {
-            Component::Normal(name) => {
-                let name = name.to_string_lossy();
-                name.starts_with('.') || name.starts_with('_')
-            }
-            _ => false,
-        })
+fn hidden_mark(name: &str) -> Option<char> {
+    name.chars()
+        .next()
+        .filter(|first| matches!(first, '.' | '_'))
 }
 
-fn collect(
-    table: &str,
-    path: &Path,
-    found: &mut Vec<PathBuf>,
+fn names(path: &Path) -> Vec<String> {
+    path.components()
+        .filter_map(|part| match part {
+            Component::Normal(name) => Some(name.to_string_lossy().into_owned()),
+            _ => None,
+        })
+        .collect()
+}
+
+/// Tells which matches of a glob are hidden: those with a hidden name where the pattern has
+/// wildcards, unless some part of the pattern from there on starts in the same way.
+struct HiddenInGlob {
+    /// Names before the first wildcard.
+    literal: usize,
+    asked_for: Vec<char>,
+}
+
+impl HiddenInGlob {
+    fn new(pattern: &str) -> Self {
+        let names = names(Path::new(pattern));
+        let literal = names.iter().take_while(|name| !is_glob(name)).count();
+        let asked_for = names[literal..]
+            .iter()
+            .filter_map(|name| hidden_mark(name))
+            .collect();
+        HiddenInGlob { literal, asked_for }
+    }
+
+    fn hides(&self, path: &Path) -> bool {
+        names(path)
+            .iter()
+            .skip(self.literal)
+            .filter_map(|name| hidden_mark(name))
+            .any(|mark| !self.asked_for.contains(&mark))
+    }
+}
+
+struct Listing<'a> {
+    table: &'a str,
     max_files: usize,
-) -> Result<(), ConnectorError> {
-    let fault = |error: std::io::Error| {
-        let hint = if error.kind() == std::io::ErrorKind::NotFound {
+    files: BTreeSet<PathBuf>,
+    directories: usize,
+}
+
+impl Listing<'_> {
+    fn fault(&self, path: &Path, error: &io::Error) -> ConnectorError {
+        let hint = if error.kind() == io::ErrorKind::NotFound {
             "; relative paths start at the directory the service runs in"
         } else {
             ""
         };
         ConnectorError(format!(
-            "table `{table}`: cannot read '{}': {error}{hint}",
+            "table `{}`: cannot read '{}': {error}{hint}",
+            self.table,
             path.display()
         ))
-    };
-    let metadata = fs::metadata(path).map_err(fault)?;
-    if metadata.is_file() {
-        if found.len() >= max_files {
-            return Err(ConnectorError(format!(
-                "table `{table}`: more than {max_files} files; raise 'source.max-files' or narrow 'path'"
-            )));
-        }
-        found.push(path.to_owned());
-        return Ok(());
     }
-    for entry in fs::read_dir(path).map_err(fault)? {
-        let entry = entry.map_err(fault)?.path();
-        if !is_hidden(&entry) {
-            collect(table, &entry, found, max_files)?;
-        }
+
+    fn too_many(&self, what: &str) -> ConnectorError {
+        ConnectorError(format!(
+            "table `{}`: more than {} {what}; raise 'source.max-files' or narrow 'path'",
+            self.table, self.max_files
+        ))
     }
-    Ok(())
-}
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn directories_are_walked_and_hidden_names_left_out() {
-        let dir = tempfile::tempdir().unwrap();
-        for name in [
-            "b.json",
-            "a/x.json",
-            "a/_tmp.json",
-            ".part.json",
-            "_done/y.json",
-        ] {
-            let path = dir.path().join(name);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, "").unwrap();
-        }
-        let list = |path: &str| -> Result<Vec<String>, ConnectorError> {
-            let found = files("t", &format!("{}{path}", dir.path().display()), 10)?;
-            Ok(found
-                .iter()
-                .map(|p| p.strip_prefix(dir.path()).unwrap().display().to_string())
-                .collect())
+    /// `above`: the real paths of the directories on the way, to notice links that lead back up.
+    fn entry(&mut self, path: &Path, above: &mut Vec<PathBuf>) -> Result<(), ConnectorError> {
+        let metadata = match fs::metadata(path) {
+            Ok(metadata) => metadata,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(self.fault(path, &error)),
         };
-        assert_eq!(list("").unwrap(), ["a/x.json", "b.json"]);
-        assert_eq!(list("/*.json").unwrap(), ["b.json"]);
-        assert_eq!(list("/b.json").unwrap(), ["b.json"]);
-        assert!(list("/none*").unwrap().is_empty());
-        let missing = list("/none").unwrap_err().0;
-        assert!(
-            missing.contains("none") && missing.contains("table `t`"),
-            "{missing}"
-        );
-        assert!(
-            files("t", &dir.path().display().to_string(), 1)
-                .unwrap_err()
-                .0
-                .contains("source.max-files")
-        );
+        if metadata.is_file() {
+            if self.files.len() >= self.max_files && !self.files.contains(path) {
+                return Err(self.too_many("files"));
+            }
+            self.files.insert(path.to_owned());
+            return Ok(());
+        }
+        if !metadata.is_dir() {
+            return Ok(());
+        }
+        let real = match path.canonicalize() {
+            Ok(real) => real,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(self.fault(path, &error)),
+        };
+        if above.contains(&real) {
+            return Ok(());
+        }
+        self.directories += 1;
+        if self.directories > self.max_files {
+            return Err(self.too_many("directories"));
+        }
+        above.push(real);
+        let entries = match fs::read_dir(path) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(self.fault(path, &error)),
+        };
+        for entry in entries {
+            let entry = entry.map_err(|error| self.fault(path, &error))?;
+            if hidden_mark(&entry.file_name().to_string_lossy()).is_none() {
+                self.entry(&entry.path(), above)?;
+            }
+        }
+        above.pop();
+        Ok(())
     }
 }

@@ -7,28 +7,33 @@ use millrace_dataflow::TableOptions;
 use millrace_formats::FormatSpec;
 use millrace_types::Millis;
 
-use crate::source::ConnectorError;
+use crate::{
+    generator_options::belongs_to_every_source,
+    nearest::did_you_mean,
+    source::{ConnectorError, with_causes},
+};
 
-const SOURCE_OPTIONS: [&str; 5] = [
+#[cfg(test)]
+mod tests;
+
+/// A table may be read by one job and written by another: each takes the other's options too.
+const OPTIONS: [&str; 8] = [
     "path",
     "source.monitor-interval",
     "source.rows-per-second",
     "source.max-files",
     "dead-letter.path",
-];
-const SINK_OPTIONS: [&str; 5] = [
-    "path",
     "sink.rolling-policy.file-size",
     "sink.rolling-policy.rollover-interval",
-    "sink.parallelism",
     "partition.default-name",
 ];
-/// Understood by the SQL layer for any source.
-const SHARED_PREFIXES: [&str; 2] = ["scan.", "connector"];
 
 const DEFAULT_FILE_BYTES: u64 = 128 << 20;
 const DEFAULT_ROLLOVER_MS: u64 = 30 * 60 * 1000;
-const DEFAULT_MAX_FILES: usize = 100_000;
+const DEFAULT_MAX_FILES: u64 = 100_000;
+/// What a table's listing may hold at most, as its paths are kept in memory and in snapshots.
+const MAX_MAX_FILES: u64 = 10_000_000;
+const MAX_ROWS_PER_SECOND: u64 = 1_000_000_000;
 
 /// How a filesystem table is read.
 #[derive(Debug, Clone)]
@@ -52,13 +57,13 @@ pub struct SinkOptions {
     pub file_bytes: u64,
     /// or is this old (ms), or a checkpoint passes.
     pub rollover_ms: u64,
-    /// Directory name for a null partition value.
+    /// Directory name for a partition value that is null or empty.
     pub default_partition: String,
 }
 
 impl SourceOptions {
     pub fn new(table: &str, options: &TableOptions) -> Result<Self, ConnectorError> {
-        check_known(table, options, &SOURCE_OPTIONS)?;
+        check_known(table, options)?;
         let dead_letter_path = options.get("dead-letter.path").cloned();
         let wants_letters = options
             .get("on-error")
@@ -71,9 +76,16 @@ impl SourceOptions {
         Ok(SourceOptions {
             path: path(table, options)?,
             monitor_interval_ms: millis(table, options, "source.monitor-interval")?,
-            rows_per_second: number(table, options, "source.rows-per-second")?.unwrap_or(0),
-            max_files: number(table, options, "source.max-files")?
-                .map_or(DEFAULT_MAX_FILES, |n| n as usize),
+            rows_per_second: number(
+                table,
+                options,
+                "source.rows-per-second",
+                0,
+                MAX_ROWS_PER_SECOND,
+            )?
+            .unwrap_or(0),
+            max_files: number(table, options, "source.max-files", 1, MAX_MAX_FILES)?
+                .unwrap_or(DEFAULT_MAX_FILES) as usize,
             dead_letter_path,
         })
     }
@@ -81,7 +93,7 @@ impl SourceOptions {
 
 impl SinkOptions {
     pub fn new(table: &str, options: &TableOptions) -> Result<Self, ConnectorError> {
-        check_known(table, options, &SINK_OPTIONS)?;
+        check_known(table, options)?;
         Ok(SinkOptions {
             directory: path(table, options)?.into(),
             file_bytes: bytes(table, options, "sink.rolling-policy.file-size")?
@@ -103,24 +115,36 @@ pub(super) fn format(
     schema: &SchemaRef,
 ) -> Result<FormatSpec, ConnectorError> {
     FormatSpec::from_options(options, schema)
-        .map_err(|error| ConnectorError(format!("table `{table}`: {error}")))
+        .map_err(|error| ConnectorError(format!("table `{table}`: {}", with_causes(&error))))
 }
 
-fn check_known(table: &str, options: &TableOptions, known: &[&str]) -> Result<(), ConnectorError> {
-    for key in options.keys() {
-        let shared = SHARED_PREFIXES.iter().any(|prefix| key.starts_with(prefix));
-        if !shared && !FormatSpec::owns_option(key) && !known.contains(&key.as_str()) {
-            return Err(ConnectorError(format!(
-                "table `{table}`: unknown option '{key}' of connector 'filesystem'; it has {}",
-                known
-                    .iter()
-                    .map(|k| format!("'{k}'"))
-                    .collect::<Vec<_>>()
-                    .join(", ")
-            )));
+fn check_known(table: &str, options: &TableOptions) -> Result<(), ConnectorError> {
+    let known = |key: &str| {
+        belongs_to_every_source(key) || FormatSpec::owns_option(key) || OPTIONS.contains(&key)
+    };
+    let Some(key) = options.keys().find(|key| !known(key)) else {
+        return Ok(());
+    };
+    let hint = match key.as_str() {
+        "sink.parallelism" => {
+            "every operator runs at the job's parallelism: leave it out".to_owned()
         }
-    }
-    Ok(())
+        _ => {
+            let candidates =
+                OPTIONS
+                    .into_iter()
+                    .chain(["format", "on-error", "scan.watermark.idle-timeout"]);
+            let all: Vec<String> = OPTIONS.iter().map(|key| format!("'{key}'")).collect();
+            format!(
+                "{}It has {}, and those of its format",
+                did_you_mean(key, candidates),
+                all.join(", ")
+            )
+        }
+    };
+    Err(ConnectorError(format!(
+        "table `{table}`: unknown option '{key}' of connector 'filesystem'; {hint}"
+    )))
 }
 
 fn path(table: &str, options: &TableOptions) -> Result<String, ConnectorError> {
@@ -130,10 +154,20 @@ fn path(table: &str, options: &TableOptions) -> Result<String, ConnectorError> {
         .unwrap_or_default();
     if path.is_empty() {
         return Err(ConnectorError(format!(
-            "table `{table}`: option 'path' is missing"
+            "table `{table}`: option 'path' is missing: give a file, a directory or a glob"
         )));
     }
-    if let Some(local) = path.strip_prefix("file://") {
+    if let Some(local) = path.strip_prefix("file:") {
+        // `file:/a`, `file:///a` and `file://localhost/a` are the same file.
+        let local = match local.strip_prefix("//") {
+            Some(rest) => rest.strip_prefix("localhost").unwrap_or(rest),
+            None => local,
+        };
+        if !local.starts_with('/') {
+            return Err(ConnectorError(format!(
+                "table `{table}`: 'path' = '{path}': after 'file://' comes an absolute path, as in 'file:///data/in'"
+            )));
+        }
         return Ok(local.to_owned());
     }
     if let Some((scheme, _)) = path.split_once("://") {
@@ -150,15 +184,23 @@ fn bad(table: &str, key: &str, value: &str, expected: &str) -> ConnectorError {
     ))
 }
 
-fn number(table: &str, options: &TableOptions, key: &str) -> Result<Option<u64>, ConnectorError> {
+fn number(
+    table: &str,
+    options: &TableOptions,
+    key: &str,
+    min: u64,
+    max: u64,
+) -> Result<Option<u64>, ConnectorError> {
     let Some(value) = options.get(key) else {
         return Ok(None);
     };
-    let parsed = value
-        .trim()
-        .parse()
-        .map_err(|_| bad(table, key, value, "a whole number"))?;
-    Ok(Some(parsed))
+    match value.trim().parse() {
+        Ok(number) if (min..=max).contains(&number) => Ok(Some(number)),
+        _ => {
+            let expected = format!("a whole number from {min} to {max}");
+            Err(bad(table, key, value, &expected))
+        }
+    }
 }
 
 fn millis(table: &str, options: &TableOptions, key: &str) -> Result<Option<u64>, ConnectorError> {
@@ -179,18 +221,16 @@ fn bytes(table: &str, options: &TableOptions, key: &str) -> Result<Option<u64>, 
     let text = value.trim().to_ascii_lowercase();
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let shift = match text[digits..].trim() {
-        "" | "b" => 0,
-        "k" | "kb" => 10,
-        "m" | "mb" => 20,
-        "g" | "gb" => 30,
-        _ => return Err(bad(table, key, value, "a size such as '128MB'")),
+        "" | "b" | "bytes" => Some(0),
+        "k" | "kb" => Some(10),
+        "m" | "mb" => Some(20),
+        "g" | "gb" => Some(30),
+        _ => None,
     };
-    match text[..digits]
-        .parse::<u64>()
-        .ok()
-        .and_then(|n| n.checked_mul(1 << shift))
-    {
-        Some(bytes) if bytes > 0 => Ok(Some(bytes)),
-        _ => Err(bad(table, key, value, "a size such as '128MB'")),
-    }
+    shift
+        .zip(text[..digits].parse::<u64>().ok())
+        .and_then(|(shift, number)| number.checked_mul(1 << shift))
+        .filter(|bytes| *bytes > 0)
+        .map(Some)
+        .ok_or_else(|| bad(table, key, value, "a size such as '128MB'"))
 }

@@ -3,42 +3,17 @@
 use std::{
     fs::{self, File, OpenOptions},
     io::{self, BufWriter, Write},
-    path::{Path, PathBuf},
+    path::Path,
 };
 
 use arrow::{array::RecordBatch, datatypes::SchemaRef};
 use millrace_dataflow::RowKind;
 use millrace_formats::{Encoder, FormatSpec, ParquetFileWriter};
-use serde::{Deserialize, Serialize};
 
-/// A staged file and the name it gets.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub(super) struct StagedFile {
-    pub(super) staged: PathBuf,
-    pub(super) final_path: PathBuf,
-}
+use super::{durable::create_directories, staged::StagedFile};
+use crate::source::with_causes;
 
-impl StagedFile {
-    /// Renames; done already is fine.
-    pub(super) fn publish(&self) -> io::Result<()> {
-        match fs::rename(&self.staged, &self.final_path) {
-            Ok(()) => sync_dir(&self.final_path),
-            Err(error) if error.kind() == io::ErrorKind::NotFound && self.final_path.exists() => {
-                Ok(())
-            }
-            Err(error) => Err(error),
-        }
-    }
-}
-
-/// Makes a rename in `path`'s directory durable.
-fn sync_dir(path: &Path) -> io::Result<()> {
-    match path.parent() {
-        Some(parent) => File::open(parent)?.sync_all(),
-        None => Ok(()),
-    }
-}
+const BUFFER_BYTES: usize = 64 << 10;
 
 enum Body {
     Records {
@@ -52,10 +27,11 @@ enum Body {
     },
 }
 
-/// An open part file.
+/// An open part file. Dropped without [`PartFile::close`], it is removed: no snapshot knows it.
 pub(super) struct PartFile {
     paths: StagedFile,
-    body: Body,
+    /// `None` once closed.
+    body: Option<Body>,
     /// When it was opened, epoch ms.
     pub(super) opened_ms: i64,
 }
@@ -68,24 +44,28 @@ impl PartFile {
         now_ms: i64,
     ) -> Result<Self, String> {
         if let Some(parent) = paths.staged.parent() {
-            fs::create_dir_all(parent).map_err(|error| {
+            create_directories(parent).map_err(|error| {
                 format!("cannot create directory {}: {error}", parent.display())
             })?;
         }
-        let fault = |error: io::Error| format!("cannot create {}: {error}", paths.staged.display());
         let file = OpenOptions::new()
             .write(true)
             .create_new(true)
             .open(&paths.staged)
-            .map_err(fault)?;
-        let writer = BufWriter::with_capacity(256 << 10, file);
-        let body = match format.parquet_compression() {
+            .map_err(|error| format!("cannot create {}: {error}", paths.staged.display()))?;
+        let mut part = PartFile {
+            paths,
+            body: None,
+            opened_ms: now_ms,
+        };
+        let writer = BufWriter::with_capacity(BUFFER_BYTES, file);
+        part.body = Some(match format.parquet_compression() {
             Some(compression) => Body::Columns {
                 writer: ParquetFileWriter::new(writer, schema.clone(), compression)
-                    .map_err(|error| error.to_string())?,
+                    .map_err(|error| part.fault(&error))?,
             },
             None => {
-                let mut encoder = format.encoder().map_err(|error| error.to_string())?;
+                let mut encoder = format.encoder().map_err(|error| part.fault(&error))?;
                 let mut buffer = Vec::new();
                 encoder.begin(&mut buffer);
                 Body::Records {
@@ -95,12 +75,8 @@ impl PartFile {
                     written: 0,
                 }
             }
-        };
-        Ok(PartFile {
-            paths,
-            body,
-            opened_ms: now_ms,
-        })
+        });
+        Ok(part)
     }
 
     pub(super) fn write(
@@ -108,55 +84,94 @@ impl PartFile {
         rows: &RecordBatch,
         kinds: Option<&[RowKind]>,
     ) -> Result<(), String> {
+        let path = &self.paths.staged;
         match &mut self.body {
-            Body::Records {
+            Some(Body::Records {
                 writer,
                 encoder,
                 buffer,
                 written,
-            } => {
+            }) => {
                 encoder
                     .encode(rows, kinds, buffer)
-                    .map_err(|error| error.to_string())?;
+                    .map_err(|error| with_causes(&error))?;
                 writer
                     .write_all(buffer)
-                    .map_err(|error| disk_fault(&self.paths.staged, &error))?;
+                    .map_err(|error| disk_fault(path, &error))?;
                 *written += buffer.len() as u64;
                 buffer.clear();
+                Ok(())
             }
-            Body::Columns { writer } => writer.write(rows).map_err(|error| error.to_string())?,
+            Some(Body::Columns { writer }) => {
+                writer.write(rows).map_err(|error| disk_fault(path, &error))
+            }
+            None => Err(closed(path)),
         }
-        Ok(())
     }
 
     /// Bytes so far, roughly.
     pub(super) fn bytes(&self) -> u64 {
         match &self.body {
-            Body::Records { written, .. } => *written,
-            Body::Columns { writer } => writer.bytes_so_far(),
+            Some(Body::Records { written, .. }) => *written,
+            Some(Body::Columns { writer }) => writer.bytes_so_far(),
+            None => 0,
         }
     }
 
-    /// Completes the file on disk; it is still hidden.
-    pub(super) fn close(self) -> Result<StagedFile, String> {
-        let fault = |error: io::Error| disk_fault(&self.paths.staged, &error);
-        let writer = match self.body {
-            Body::Records {
+    /// Completes the file on disk; it is still hidden, and its name not yet durable.
+    pub(super) fn close(mut self) -> Result<StagedFile, String> {
+        let path = &self.paths.staged;
+        let writer = match self.body.take() {
+            Some(Body::Records {
                 mut writer, buffer, ..
-            } => {
-                writer.write_all(&buffer).map_err(fault)?;
-                writer
-            }
-            Body::Columns { writer } => writer.finish().map_err(|error| error.to_string())?,
+            }) => writer.write_all(&buffer).map(|()| writer),
+            Some(Body::Columns { writer }) => match writer.finish() {
+                Ok(writer) => Ok(writer),
+                Err(error) => return Err(self.fault(&error)),
+            },
+            None => return Err(closed(path)),
         };
-        let file = writer
-            .into_inner()
-            .map_err(|error| fault(error.into_error()))?;
-        file.sync_all().map_err(fault)?;
-        Ok(self.paths)
+        let synced = writer
+            .and_then(|writer| writer.into_inner().map_err(|error| error.into_error()))
+            .and_then(|file| file.sync_all());
+        if let Err(error) = synced {
+            let fault = disk_fault(path, &error);
+            remove(path);
+            return Err(fault);
+        }
+        Ok(self.paths.clone())
+    }
+
+    fn fault(&self, error: &dyn std::error::Error) -> String {
+        remove(&self.paths.staged);
+        disk_fault(&self.paths.staged, error)
     }
 }
 
-fn disk_fault(path: &Path, error: &io::Error) -> String {
-    format!("cannot write {}: {error}", path.display())
+impl Drop for PartFile {
+    fn drop(&mut self) {
+        if self.body.is_some() {
+            remove(&self.paths.staged);
+        }
+    }
+}
+
+/// Removes a staged file that no snapshot knows; if it cannot be, the next execution does.
+pub(super) fn remove(path: &Path) {
+    if let Err(error) = fs::remove_file(path)
+        && error.kind() != io::ErrorKind::NotFound
+    {
+        tracing::warn!(path = %path.display(), %error, "cannot remove a staged file");
+    }
+}
+
+fn disk_fault(path: &Path, error: &dyn std::error::Error) -> String {
+    format!("cannot write {}: {}", path.display(), with_causes(error))
+}
+
+fn closed(path: &Path) -> String {
+    format!(
+        "internal fault: {} was written after it was closed; please report it",
+        path.display()
+    )
 }

@@ -9,7 +9,9 @@ use millrace_formats::FormatSpec;
 use super::{
     listing,
     options::{SourceOptions, format},
-    rows::{ColumnarFile, FilePosition, RecordFile, RowFile},
+    record_file::RecordFile,
+    row_file::{ColumnarFile, FilePosition, RowFile},
+    shape::{self, Shape},
 };
 use crate::source::{
     BadRecord, ConnectorError, Polled, Source, SplitId, SplitReader, SplitState, Waker,
@@ -48,15 +50,8 @@ impl FilesystemSource {
         } else {
             (node.declared.clone(), all)
         };
-        for (key, _) in &node.metadata {
-            if !super::rows::METADATA.contains(&key.as_str()) {
-                return Err(ConnectorError(format!(
-                    "table `{}`: connector 'filesystem' has no metadata '{key}'; it has {}",
-                    node.table,
-                    super::rows::METADATA.map(|k| format!("'{k}'")).join(", ")
-                )));
-            }
-        }
+        shape::check_metadata(&node.metadata)
+            .map_err(|reason| ConnectorError(format!("table `{}`: {reason}", node.table)))?;
         Ok(FilesystemSource {
             node: Arc::new(node.clone()),
             options,
@@ -130,7 +125,7 @@ impl Source for FilesystemSource {
             Box::new(RecordFile::open(&path, &self.format, &position, batch_rows).map_err(place)?)
         };
         Ok(Box::new(FileReader {
-            shape: super::rows::Shape::new(&self.node, &path, &metadata),
+            shape: Shape::new(&self.node, &path, &metadata),
             table: self.node.table.clone(),
             path,
             file,
@@ -146,7 +141,7 @@ impl Source for FilesystemSource {
 /// Reads one file on the slot's thread: local files come from the page cache or a disk's
 /// read-ahead, so a hand-over to another thread would cost more than it saves.
 struct FileReader {
-    shape: super::rows::Shape,
+    shape: Shape,
     table: String,
     path: PathBuf,
     file: Box<dyn RowFile>,
@@ -185,32 +180,22 @@ impl SplitReader for FileReader {
         };
         let read = self.file.next().map_err(fault)?;
         self.bad += read.bad_records;
-        self.letters.extend(
-            read.letters
-                .into_iter()
-                .map(|(place, reason, raw)| BadRecord {
-                    place: format!("{} {place}", self.path.display()),
-                    reason,
-                    raw,
-                }),
-        );
+        let path = self.path.display();
+        self.letters
+            .extend(read.letters.into_iter().map(|letter| BadRecord {
+                place: format!("{path} line {}", letter.line),
+                reason: letter.reason,
+                raw: letter.raw,
+            }));
+        let rows = read.rows.as_ref().map_or(0, |rows| rows.num_rows() as u64);
+        self.position = FilePosition {
+            rows: self.position.rows + rows,
+            ..read.position
+        };
         match read.rows {
-            Some((rows, position)) => {
-                let emitted = self.position.rows + rows.num_rows() as u64;
-                self.position = FilePosition {
-                    rows: emitted,
-                    ..position
-                };
-                let rows = self.shape.apply(rows).map_err(|error| {
-                    ConnectorError(format!(
-                        "table `{}`: {}: {error}",
-                        self.table,
-                        self.path.display()
-                    ))
-                })?;
-                Ok(Polled::Rows(rows))
-            }
-            None => Ok(Polled::Ended),
+            Some(rows) => Ok(Polled::Rows(self.shape.apply(rows).map_err(fault)?)),
+            None if read.at_end => Ok(Polled::Ended),
+            None => Ok(Polled::Progress),
         }
     }
 

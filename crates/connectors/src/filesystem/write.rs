@@ -1,32 +1,37 @@
 //! The filesystem sink: stages rows in hidden part files, publishes them by renaming.
 //!
-//! File names: `part-{execution}-{subtask}-{number}.{extension}`, staged as
-//! `.{job}.{that name}.staged` in the same directory, so that the rename is atomic and a later
-//! execution can tell what a dead one left.
+//! File names: `part-{execution}-{writer}-{subtask}-{number}.{extension}`, staged as
+//! `.{job}.{writer}.{that name}.staged` in the same directory, so that the rename is atomic and
+//! a later execution of the same writer can tell what a dead one left.
 
 use std::{
     collections::BTreeMap,
-    fs,
     path::{Path, PathBuf},
 };
 
 use arrow::{
-    array::{Array, RecordBatch, UInt64Array},
+    array::{RecordBatch, UInt64Array},
     compute::take_record_batch,
     datatypes::{Schema, SchemaRef},
-    util::display::{ArrayFormatter, FormatOptions},
 };
-use millrace_dataflow::{RowKind, SinkNode};
+use millrace_dataflow::{RowKind, SinkNode, TableOptions};
 use millrace_formats::FormatSpec;
 
 use super::{
+    durable::create_directories,
+    leftovers,
     options::{SinkOptions, format},
-    part_file::{PartFile, StagedFile},
+    part_file::{self, PartFile},
+    partition::Partitioning,
+    staged::{Published, StagedFile, sync_directories},
 };
 use crate::{
     sink::{Committable, Sink, SinkWriter, WriterContext},
     source::ConnectorError,
 };
+
+/// Files that one writer has open at most: beyond it the oldest one is closed.
+const MAX_OPEN_FILES: usize = 64;
 
 /// Writes a filesystem table.
 pub struct FilesystemSink {
@@ -36,8 +41,7 @@ pub struct FilesystemSink {
     /// Columns that are written into files: all but the partition columns.
     schema: SchemaRef,
     columns: Vec<usize>,
-    partition_by: Vec<usize>,
-    full: SchemaRef,
+    partitioning: Partitioning,
 }
 
 impl FilesystemSink {
@@ -49,33 +53,28 @@ impl FilesystemSink {
     /// For tables that are no node of the job, such as dead letters.
     pub fn with(
         table: &str,
-        options: &millrace_dataflow::TableOptions,
+        options: &TableOptions,
         full: &SchemaRef,
         partition_by: &[usize],
     ) -> Result<Self, ConnectorError> {
         let columns: Vec<usize> = (0..full.fields().len())
-            .filter(|c| !partition_by.contains(c))
+            .filter(|column| !partition_by.contains(column))
             .collect();
         if columns.is_empty() {
             return Err(ConnectorError(format!(
                 "table `{table}`: PARTITIONED BY names every column, so nothing is left to write into the files"
             )));
         }
-        let schema: SchemaRef = Schema::new(
-            columns
-                .iter()
-                .map(|c| full.field(*c).clone())
-                .collect::<Vec<_>>(),
-        )
-        .into();
+        let fields: Vec<_> = columns.iter().map(|c| full.field(*c).clone()).collect();
+        let schema: SchemaRef = Schema::new(fields).into();
+        let options_read = SinkOptions::new(table, options)?;
         Ok(FilesystemSink {
             table: table.to_owned(),
-            options: SinkOptions::new(table, options)?,
             format: format(table, options, &schema)?,
             schema,
             columns,
-            partition_by: partition_by.to_vec(),
-            full: full.clone(),
+            partitioning: Partitioning::new(full, partition_by, &options_read.default_partition),
+            options: options_read,
         })
     }
 }
@@ -83,7 +82,7 @@ impl FilesystemSink {
 impl Sink for FilesystemSink {
     fn open(&self, context: &WriterContext) -> Result<Box<dyn SinkWriter>, ConnectorError> {
         let directory = &self.options.directory;
-        fs::create_dir_all(directory).map_err(|error| {
+        create_directories(directory).map_err(|error| {
             ConnectorError(format!(
                 "table `{}`: cannot create directory {}: {error}",
                 self.table,
@@ -96,13 +95,8 @@ impl Sink for FilesystemSink {
             format: self.format.clone(),
             schema: self.schema.clone(),
             columns: self.columns.clone(),
-            partition_by: self
-                .partition_by
-                .iter()
-                .map(|c| (*c, self.full.field(*c).name().clone()))
-                .collect(),
+            partitioning: self.partitioning.clone(),
             context: context.clone(),
-            now_ms: context.now_ms,
             next_file: 0,
             open: BTreeMap::new(),
             closed: Vec::new(),
@@ -116,9 +110,8 @@ struct FilesystemWriter {
     format: FormatSpec,
     schema: SchemaRef,
     columns: Vec<usize>,
-    partition_by: Vec<(usize, String)>,
+    partitioning: Partitioning,
     context: WriterContext,
-    now_ms: i64,
     next_file: u64,
     /// By partition directory, relative to the table's.
     open: BTreeMap<PathBuf, PartFile>,
@@ -131,6 +124,20 @@ impl FilesystemWriter {
         ConnectorError(format!("table `{}`: {reason}", self.table))
     }
 
+    /// How the names of this execution's files start.
+    fn own_prefix(&self) -> String {
+        format!("part-{}-{}-", self.context.execution, self.context.writer)
+    }
+
+    /// How the names of staged files of this writer start, in any execution.
+    fn staged_prefix(&self) -> String {
+        format!(".{}.{}.", self.context.job, self.context.writer)
+    }
+
+    fn rollover_ms(&self) -> i64 {
+        i64::try_from(self.options.rollover_ms).unwrap_or(i64::MAX)
+    }
+
     fn stage(
         &mut self,
         partition: PathBuf,
@@ -138,21 +145,8 @@ impl FilesystemWriter {
         kinds: Option<&[RowKind]>,
     ) -> Result<(), ConnectorError> {
         if !self.open.contains_key(&partition) {
-            let name = format!(
-                "part-{}-{}-{}.{}",
-                self.context.execution,
-                self.context.subtask,
-                self.next_file,
-                self.format.file_extension()
-            );
-            self.next_file += 1;
-            let directory = self.options.directory.join(&partition);
-            let paths = StagedFile {
-                staged: directory.join(format!(".{}.{name}.staged", self.context.job)),
-                final_path: directory.join(name),
-            };
-            let file = PartFile::create(paths, &self.format, &self.schema, self.now_ms)
-                .map_err(|error| self.fault(&error))?;
+            self.make_room()?;
+            let file = self.create(&partition)?;
             self.open.insert(partition.clone(), file);
         }
         let Some(file) = self.open.get_mut(&partition) else {
@@ -162,72 +156,70 @@ impl FilesystemWriter {
         let full = file.bytes() >= self.options.file_bytes;
         written.map_err(|error| self.fault(&error))?;
         if full {
-            self.roll(|_| true, Some(&partition))?;
+            self.close(&partition)?;
         }
         Ok(())
     }
 
-    /// Closes the open files that `which` picks.
-    fn roll(
-        &mut self,
-        which: impl Fn(&PartFile) -> bool,
-        only: Option<&Path>,
-    ) -> Result<(), ConnectorError> {
+    fn create(&mut self, partition: &Path) -> Result<PartFile, ConnectorError> {
+        let name = format!(
+            "{}{}-{}.{}",
+            self.own_prefix(),
+            self.context.subtask,
+            self.next_file,
+            self.format.file_extension()
+        );
+        self.next_file += 1;
+        let directory = self.options.directory.join(partition);
+        let paths = StagedFile {
+            staged: directory.join(format!("{}{name}.staged", self.staged_prefix())),
+            final_path: directory.join(name),
+        };
+        PartFile::create(paths, &self.format, &self.schema, (self.context.now_ms)())
+            .map_err(|error| self.fault(&error))
+    }
+
+    fn make_room(&mut self) -> Result<(), ConnectorError> {
+        while self.open.len() >= MAX_OPEN_FILES {
+            let oldest = self.open.iter().min_by_key(|(_, file)| file.opened_ms);
+            let Some(partition) = oldest.map(|(partition, _)| partition.clone()) else {
+                break;
+            };
+            self.close(&partition)?;
+        }
+        Ok(())
+    }
+
+    fn close(&mut self, partition: &Path) -> Result<(), ConnectorError> {
+        if let Some(file) = self.open.remove(partition) {
+            let staged = file.close().map_err(|error| self.fault(&error))?;
+            self.closed.push(staged);
+        }
+        Ok(())
+    }
+
+    fn close_where(&mut self, which: impl Fn(&PartFile) -> bool) -> Result<(), ConnectorError> {
         let due: Vec<PathBuf> = self
             .open
             .iter()
-            .filter(|(partition, file)| {
-                only.is_none_or(|only| only == partition.as_path()) && which(file)
-            })
+            .filter(|(_, file)| which(file))
             .map(|(partition, _)| partition.clone())
             .collect();
-        for partition in due {
-            if let Some(file) = self.open.remove(&partition) {
-                let staged = file.close().map_err(|error| self.fault(&error))?;
-                self.closed.push(staged);
-            }
-        }
-        Ok(())
+        due.iter().try_for_each(|partition| self.close(partition))
     }
 
-    /// The partition directory of every row.
-    fn partitions(&self, rows: &RecordBatch) -> Result<Vec<PathBuf>, ConnectorError> {
-        let options = FormatOptions::default();
-        let mut paths = vec![PathBuf::new(); rows.num_rows()];
-        for (column, name) in &self.partition_by {
-            let values = rows.column(*column);
-            let formatter = ArrayFormatter::try_new(values.as_ref(), &options)
-                .map_err(|error| self.fault(&error.to_string()))?;
-            for (row, path) in paths.iter_mut().enumerate() {
-                let value = if values.is_null(row) {
-                    self.options.default_partition.clone()
-                } else {
-                    escape(&formatter.value(row).to_string())
-                };
-                path.push(format!("{name}={value}"));
-            }
-        }
-        Ok(paths)
+    /// Whether this execution staged the file.
+    fn is_own(&self, staged: &StagedFile) -> bool {
+        staged.final_path.file_name().is_some_and(|name| {
+            name.to_string_lossy()
+                .starts_with(self.own_prefix().as_str())
+        })
     }
-}
 
-/// Keeps a value within one path component, as Hive-style readers expect it.
-fn escape(value: &str) -> String {
-    let mut escaped = String::with_capacity(value.len());
-    for c in value.chars() {
-        match c {
-            '/' | '\\' | ':' | '*' | '?' | '"' | '\'' | '%' | '=' | '#' | '[' | ']' | '{' | '}'
-            | '^' => {
-                escaped.push_str(&format!("%{:02X}", c as u32));
-            }
-            c if c.is_control() => escaped.push_str(&format!("%{:02X}", c as u32)),
-            c => escaped.push(c),
-        }
-    }
-    if escaped.is_empty() {
-        "%00".to_owned()
-    } else {
-        escaped
+    fn sync(&self, names: &[&Path]) -> Result<(), ConnectorError> {
+        sync_directories(names.iter().copied()).map_err(|(path, error)| {
+            self.fault(&format!("cannot make {} durable: {error}", path.display()))
+        })
     }
 }
 
@@ -237,19 +229,23 @@ impl SinkWriter for FilesystemWriter {
         rows: &RecordBatch,
         kinds: Option<&[RowKind]>,
     ) -> Result<(), ConnectorError> {
-        let project = |rows: &RecordBatch| {
-            rows.project(&self.columns)
-                .map_err(|error| self.fault(&error.to_string()))
-        };
-        if self.partition_by.is_empty() {
-            let rows = project(rows)?;
-            return self.stage(PathBuf::new(), &rows, kinds);
+        if rows.num_rows() == 0 {
+            return Ok(());
         }
+        let data = rows
+            .project(&self.columns)
+            .map_err(|error| self.fault(&error.to_string()))?;
+        if self.partitioning.is_empty() {
+            return self.stage(PathBuf::new(), &data, kinds);
+        }
+        let directories = self
+            .partitioning
+            .directories(rows)
+            .map_err(|error| self.fault(&error))?;
         let mut by_partition: BTreeMap<PathBuf, Vec<u64>> = BTreeMap::new();
-        for (row, partition) in self.partitions(rows)?.into_iter().enumerate() {
+        for (row, partition) in directories.into_iter().enumerate() {
             by_partition.entry(partition).or_default().push(row as u64);
         }
-        let data = project(rows)?;
         for (partition, positions) in by_partition {
             let kinds: Option<Vec<RowKind>> =
                 kinds.map(|kinds| positions.iter().map(|row| kinds[*row as usize]).collect());
@@ -261,37 +257,72 @@ impl SinkWriter for FilesystemWriter {
     }
 
     fn pre_commit(&mut self) -> Result<Vec<Committable>, ConnectorError> {
-        self.roll(|_| true, None)?;
+        self.close_where(|_| true)?;
+        // A directory that was removed takes its files along though they could be written: found
+        // now, the rows are read again; found at the commit, they would be lost.
+        for file in &self.closed {
+            if let Err(error) = file.staged.metadata() {
+                return Err(self.fault(&format!(
+                    "the staged file {} is gone ({error}): nobody else may change directory {} while the job runs",
+                    file.staged.display(),
+                    self.options.directory.display()
+                )));
+            }
+        }
+        let names: Vec<&Path> = self
+            .closed
+            .iter()
+            .map(|file| file.staged.as_path())
+            .collect();
+        self.sync(&names)?;
         let mut committables = Vec::with_capacity(self.closed.len());
-        for staged in std::mem::take(&mut self.closed) {
+        for staged in &self.closed {
             let json =
-                serde_json::to_value(&staged).map_err(|error| self.fault(&error.to_string()))?;
+                serde_json::to_value(staged).map_err(|error| self.fault(&error.to_string()))?;
             committables.push(Committable(json));
         }
+        self.closed.clear();
         Ok(committables)
     }
 
     fn commit(&mut self, committables: &[Committable]) -> Result<(), ConnectorError> {
+        let mut files = Vec::with_capacity(committables.len());
         for committable in committables {
             let staged: StagedFile =
                 serde_json::from_value(committable.0.clone()).map_err(|error| {
                     self.fault(&format!("a staged file's record cannot be read: {error}"))
                 })?;
-            staged.publish().map_err(|error| {
+            let fault = |reason: &str| {
                 self.fault(&format!(
-                    "cannot publish {} as {}: {error}; its rows are part of a complete checkpoint, so the job cannot go on without it",
+                    "cannot publish {} as {}: {reason}; its rows are part of a complete checkpoint, so the job cannot go on without it",
                     staged.staged.display(),
                     staged.final_path.display()
                 ))
-            })?;
+            };
+            match staged
+                .publish()
+                .map_err(|error| fault(&error.to_string()))?
+            {
+                Published::Now | Published::Before => files.push(staged),
+                Published::Gone if self.is_own(&staged) => {
+                    return Err(fault("it is gone"));
+                }
+                // Most likely published by the earlier execution and then moved on.
+                Published::Gone => tracing::warn!(
+                    table = %self.table,
+                    path = %staged.final_path.display(),
+                    "a file of an earlier execution was taken away after it was published"
+                ),
+            }
         }
-        Ok(())
+        let names: Vec<&Path> = files.iter().map(|file| file.final_path.as_path()).collect();
+        self.sync(&names)
     }
 
     fn abort_leftovers(&mut self) -> Result<(), ConnectorError> {
-        let prefix = format!(".{}.part-", self.context.job);
-        let own = format!(".{}.part-{}-", self.context.job, self.context.execution);
-        remove_staged(&self.options.directory, &prefix, &own).map_err(|error| {
+        let prefix = self.staged_prefix();
+        let own = format!("{prefix}{}", self.own_prefix());
+        leftovers::remove(&self.options.directory, &prefix, &own).map_err(|error| {
             self.fault(&format!(
                 "cannot remove staged files of an earlier execution: {error}"
             ))
@@ -301,33 +332,21 @@ impl SinkWriter for FilesystemWriter {
     fn next_tick(&self) -> Option<i64> {
         self.open
             .values()
-            .map(|file| {
-                file.opened_ms
-                    .saturating_add(self.options.rollover_ms as i64)
-            })
+            .map(|file| file.opened_ms.saturating_add(self.rollover_ms()))
             .min()
     }
 
     fn tick(&mut self, now_ms: i64) -> Result<(), ConnectorError> {
-        self.now_ms = now_ms;
-        let rollover = self.options.rollover_ms as i64;
-        self.roll(
-            |file| file.opened_ms.saturating_add(rollover) <= now_ms,
-            None,
-        )
+        let rollover = self.rollover_ms();
+        self.close_where(|file| file.opened_ms.saturating_add(rollover) <= now_ms)
     }
 }
 
-fn remove_staged(directory: &Path, prefix: &str, own: &str) -> std::io::Result<()> {
-    for entry in fs::read_dir(directory)? {
-        let entry = entry?;
-        let name = entry.file_name();
-        let name = name.to_string_lossy();
-        if entry.file_type()?.is_dir() {
-            remove_staged(&entry.path(), prefix, own)?;
-        } else if name.starts_with(prefix) && name.ends_with(".staged") && !name.starts_with(own) {
-            fs::remove_file(entry.path())?;
+impl Drop for FilesystemWriter {
+    /// What was not pre-committed is in no snapshot.
+    fn drop(&mut self) {
+        for file in &self.closed {
+            part_file::remove(&file.staged);
         }
     }
-    Ok(())
 }

@@ -29,6 +29,8 @@ pub(crate) struct BatchBuilder {
     batch_start: Position,
     /// Just after the last accepted row.
     end: Position,
+    /// Just after the last record, row or not.
+    consumed: Position,
     /// Line of the first row of the batch being built.
     first_line: u64,
     failed: bool,
@@ -59,6 +61,7 @@ impl BatchBuilder {
             on_error: config.on_error,
             batch_start: config.start,
             end: config.start,
+            consumed: config.start,
             first_line: 0,
             failed: false,
         }
@@ -67,6 +70,11 @@ impl BatchBuilder {
     /// Rows in the batch being built.
     pub(crate) fn rows(&self) -> usize {
         self.rows
+    }
+
+    /// Just after the last record that was accepted or rejected.
+    pub(crate) fn consumed(&self) -> Position {
+        self.consumed
     }
 
     /// Refuses use after an error.
@@ -94,6 +102,7 @@ impl BatchBuilder {
         }
         self.rows += 1;
         self.end = record.end;
+        self.consumed = record.end;
         out.counters.rows += 1;
         if self.rows >= self.max_rows
             || self.end.offset.saturating_sub(self.batch_start.offset) >= MAX_BATCH_BYTES
@@ -111,6 +120,7 @@ impl BatchBuilder {
         error: ValueError,
         out: &mut DecodedRows,
     ) -> Result<(), FormatError> {
+        self.consumed = record.end;
         let rows = self.rows;
         for column in &mut self.columns {
             column.truncate(rows);

@@ -18,7 +18,7 @@ use crate::text::trim;
 use super::batch::{BatchBuilder, Record};
 use super::column::{Column, Values};
 use super::value::{ValueError, ValueResult, append_checked_null, append_text};
-use super::{DecodedRows, Decoder, DecoderConfig};
+use super::{DecodedRows, Decoder, DecoderConfig, Position};
 
 use fields::Fields;
 use records::{CsvRecord, Records};
@@ -156,6 +156,10 @@ impl Decoder for CsvDecoder {
 
     fn pending_rows(&self) -> usize {
         self.batch.rows()
+    }
+
+    fn consumed(&self) -> Position {
+        self.batch.consumed()
     }
 
     fn header(&self) -> Option<&[u8]> {

@@ -19,7 +19,7 @@ use super::batch::{BatchBuilder, Record};
 use super::column::Column;
 use super::lines::{Line, Lines};
 use super::value::{ValueError, ValueResult};
-use super::{DecodedRows, Decoder, DecoderConfig};
+use super::{DecodedRows, Decoder, DecoderConfig, Position};
 
 use scan::Scanner;
 
@@ -109,6 +109,10 @@ impl Decoder for JsonDecoder {
 
     fn pending_rows(&self) -> usize {
         self.batch.rows()
+    }
+
+    fn consumed(&self) -> Position {
+        self.batch.consumed()
     }
 }
 

@@ -10,7 +10,7 @@ use super::batch::BatchBuilder;
 use super::column::{Column, Values};
 use super::lines::{Line, Lines};
 use super::value::ValueError;
-use super::{DecodedRows, Decoder, DecoderConfig};
+use super::{DecodedRows, Decoder, DecoderConfig, Position};
 
 /// Reads lines into a table of one STRING or BYTES column.
 pub(crate) struct RawDecoder {
@@ -83,5 +83,9 @@ impl Decoder for RawDecoder {
 
     fn pending_rows(&self) -> usize {
         self.batch.rows()
+    }
+
+    fn consumed(&self) -> Position {
+        self.batch.consumed()
     }
 }

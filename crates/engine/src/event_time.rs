@@ -1,0 +1,44 @@
+//! The times of a source's rows, and the watermarks they imply.
+
+use arrow::{
+    array::{Array, ArrayRef, AsArray, RecordBatch},
+    compute::cast,
+    datatypes::{DataType, TimeUnit, TimestampMillisecondType},
+};
+use millrace_dataflow::WatermarkSpec;
+
+use crate::OperatorError;
+
+type Millis = arrow::array::PrimitiveArray<TimestampMillisecondType>;
+
+/// The rows' times and the watermarks they imply.
+pub(crate) fn event_times(
+    spec: &WatermarkSpec,
+    rows: &RecordBatch,
+) -> Result<(Millis, Millis), OperatorError> {
+    let name = rows.schema().field(spec.column).name().clone();
+    let times = millis(rows.column(spec.column))?;
+    if let Some(row) = (0..times.len()).find(|row| times.is_null(*row)) {
+        return Err(OperatorError::Data(format!(
+            "the event-time column `{name}` is null in row {row} of a batch: filter such rows out before the watermark, \
+             or give the column a value with COALESCE in a computed column"
+        )));
+    }
+    let implied = millis(&spec.expr.expr.evaluate(rows)?.into_array(rows.num_rows())?)?;
+    if implied.null_count() > 0 {
+        return Err(OperatorError::Data(format!(
+            "the WATERMARK expression `{}` is null for a row: it must have a value wherever `{name}` has one",
+            spec.expr.text
+        )));
+    }
+    Ok((times, implied))
+}
+
+fn millis(column: &ArrayRef) -> Result<Millis, OperatorError> {
+    // The zone is only a label: values are UTC or local milliseconds either way.
+    let plain = match column.data_type() {
+        DataType::Timestamp(TimeUnit::Millisecond, _) => column.clone(),
+        _ => cast(column, &DataType::Timestamp(TimeUnit::Millisecond, None))?,
+    };
+    Ok(plain.as_primitive::<TimestampMillisecondType>().clone())
+}
