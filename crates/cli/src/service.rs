@@ -25,8 +25,10 @@ pub(crate) struct ServiceOptions {
     pub(crate) database_url: Option<String>,
     pub(crate) storage_url: Option<String>,
     pub(crate) durability: Durability,
-    /// Rows of print tables are held back rather than dropped until they are read.
-    pub(crate) lossless_output: bool,
+    /// For one run in the foreground: rows of print tables are held back rather than dropped
+    /// until they are read, and workers end with this process, since nobody would read what they
+    /// print on their own.
+    pub(crate) foreground: bool,
 }
 
 /// A running service.
@@ -51,15 +53,18 @@ impl LocalService {
                 (Some(postgres), url)
             }
         };
-        let config = ControlPlaneConfig {
+        let mut config = ControlPlaneConfig {
             listen: options.listen,
             grpc_listen: options.grpc_listen,
             storage_url: options
                 .storage_url
                 .unwrap_or_else(|| data_dir.storage_url()),
-            lossless_output: options.lossless_output,
+            lossless_output: options.foreground,
             ..config(database_url, &data_dir.workers(), &data_dir.logs())?
         };
+        if options.foreground {
+            config.worker_command.push("--end-with-parent".to_owned());
+        }
         let shutdown = CancellationToken::new();
         match millrace_control_plane::start(config, compiler, shutdown.clone()).await {
             Ok(control_plane) => Ok(LocalService {

@@ -110,6 +110,10 @@ pub(crate) struct WorkerArgs {
     /// Where local state lies.
     #[arg(long, env = "MILLRACE_WORKER_DATA_DIR", value_name = "DIR")]
     pub(crate) data_dir: PathBuf,
+    /// End when the process that started the worker is gone, rather than go on for whoever takes
+    /// the job over.
+    #[arg(long)]
+    pub(crate) end_with_parent: bool,
     /// Address of its own server; port 0 takes a free one.
     #[arg(
         long,
@@ -151,7 +155,8 @@ pub(crate) struct RunArgs {
     #[arg(long, short, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024), value_name = "N")]
     pub(crate) workers: u32,
     /// Keep the job's checkpoints and history in DIR, and go on from there if it has been run before.
-    /// Without it, nothing is left of a run.
+    /// After Ctrl-C the next run prints exactly the rows that are missing; after a crash it prints
+    /// those since the last checkpoint again. Without this option, nothing is left of a run.
     #[arg(long, value_name = "DIR")]
     pub(crate) checkpoint_dir: Option<PathBuf>,
     /// Time between checkpoints.

@@ -79,7 +79,7 @@ async fn start(home: &Home, compiler: Compiler) -> anyhow::Result<LocalService> 
         database_url: None,
         storage_url: None,
         durability: home.durability(),
-        lossless_output: true,
+        foreground: true,
     };
     LocalService::start(home.data_dir(), options, compiler).await
 }

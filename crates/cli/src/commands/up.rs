@@ -34,7 +34,7 @@ pub(super) async fn run(args: UpArgs) -> anyhow::Result<()> {
         database_url: args.database_url,
         storage_url: args.service.storage_url,
         durability: Durability::Safe,
-        lossless_output: false,
+        foreground: false,
     };
     let service = LocalService::start(&data_dir, options, compiler()).await?;
     let ready = tokio::select! {
