@@ -51,14 +51,13 @@ pub(crate) fn describe(error: &dyn Error) -> String {
     text
 }
 
-/// What a status says, in words.
+/// What a status says, in words. Tells a connection that broke from an answer of the peer.
 pub(crate) fn describe_status(status: &Status) -> String {
-    let text = match status.message() {
+    if let Some(source) = status.source() {
+        return format!("the connection broke ({})", describe(source));
+    }
+    match status.message() {
         "" => status.code().description().to_owned(),
         message => message.to_owned(),
-    };
-    match status.source() {
-        Some(source) => format!("{text}: {}", describe(source)),
-        None => text,
     }
 }

@@ -190,7 +190,7 @@ impl Walk<'_> {
             .buffers
             .next()
             .ok_or_else(|| ValidateError::Missing { column: column() })?;
-        if buffer.length() as u64 % width as u64 != 0 {
+        if !(buffer.length() as u64).is_multiple_of(width as u64) {
             return Err(ValidateError::Ragged {
                 column: column(),
                 length: buffer.length(),
