@@ -10,7 +10,8 @@ CREATE TABLE orders (
 ) WITH (
   'connector' = 'filesystem',
   'path' = '${in}/orders.ndjson',
-  'format' = 'json'${throttle}
+  'format' = 'json',
+  'source.rows-per-second' = '100'
 );
 
 CREATE TABLE results (

