@@ -7,6 +7,7 @@ mod access;
 mod aggregate;
 mod call;
 mod coerce;
+mod guard;
 mod literal;
 mod operator;
 mod scope;
@@ -34,6 +35,7 @@ pub(crate) use aggregate::{
     is_constant_group, window_placeholder,
 };
 pub(crate) use coerce::{Assignment, cast_implicitly, common_type};
+pub(crate) use guard::{can_fail, guarded};
 pub(crate) use literal::ConstantInterval;
 pub(crate) use scope::Scope;
 pub(crate) use text::{expr_text, literal_text};

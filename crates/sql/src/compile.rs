@@ -117,6 +117,7 @@ fn compile_here(script: &str, options: &CompileOptions) -> Result<Compiled, Vec<
         next_table: 0,
         warnings: RefCell::new(vec![]),
         diagnostics: script.diagnostics,
+        group_by: script.group_by,
         sinks: vec![],
         explains: vec![],
         failed_queries: 0,
@@ -145,6 +146,7 @@ struct Session<'a> {
     next_table: u32,
     warnings: RefCell<Vec<Diagnostic>>,
     diagnostics: Vec<Diagnostic>,
+    group_by: Vec<datafusion_sql::sqlparser::tokenizer::Location>,
     sinks: Vec<SinkPlan>,
     explains: Vec<Explanation>,
     failed_queries: usize,
@@ -294,11 +296,14 @@ impl Session<'_> {
     }
 
     fn plan(&self, binder: &Binder, query: &Query, span: Span) -> Outcome<Rel> {
-        Planner::new(binder, &self.catalog, &self.next_window, &self.warnings).plan_query(
-            query,
-            &Ctes::new(),
-            span,
+        Planner::new(
+            binder,
+            &self.catalog,
+            &self.next_window,
+            &self.warnings,
+            &self.group_by,
         )
+        .plan_query(query, &Ctes::new(), span)
     }
 
     /// The plan of a query or INSERT.

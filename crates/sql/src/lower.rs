@@ -6,6 +6,7 @@
 
 mod aggregate;
 mod calc;
+mod common;
 mod graph;
 mod scalar;
 mod sink;

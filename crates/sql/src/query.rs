@@ -3,6 +3,7 @@
 mod from;
 mod group_by;
 mod group_window;
+mod grouping_sets;
 mod select;
 mod set_operation;
 mod table_function;
@@ -17,7 +18,7 @@ use std::{
 use datafusion_expr::Expr;
 use datafusion_sql::sqlparser::{
     ast::{LimitClause, Query, SetExpr, Spanned},
-    tokenizer::Span,
+    tokenizer::{Location, Span},
 };
 
 pub(crate) use from::stored_rel;
@@ -42,6 +43,8 @@ pub(crate) struct Planner<'a> {
     pub(crate) catalog: &'a Catalog,
     pub(crate) next_window: &'a Cell<u32>,
     pub(crate) warnings: &'a RefCell<Vec<Diagnostic>>,
+    /// Where each GROUP BY of the script starts, in order.
+    group_by: &'a [Location],
     relations: Cell<usize>,
     view_depth: Cell<usize>,
 }
@@ -52,12 +55,14 @@ impl<'a> Planner<'a> {
         catalog: &'a Catalog,
         next_window: &'a Cell<u32>,
         warnings: &'a RefCell<Vec<Diagnostic>>,
+        group_by: &'a [Location],
     ) -> Self {
         Planner {
             binder,
             catalog,
             next_window,
             warnings,
+            group_by,
             relations: Cell::new(0),
             view_depth: Cell::new(0),
         }
@@ -126,6 +131,19 @@ impl<'a> Planner<'a> {
         };
         self.count(&rel, outer)?;
         Ok(rel)
+    }
+
+    /// The place of a GROUP BY, from the keyword on, given that of its expressions.
+    fn group_by_span(&self, exprs: Span) -> Span {
+        let start = self
+            .group_by
+            .iter()
+            .rev()
+            .find(|start| **start <= exprs.start);
+        match start {
+            Some(start) if exprs.start.line > 0 => Span::new(*start, exprs.end),
+            _ => exprs,
+        }
     }
 
     /// Accounts for a relation that enters the tree.

@@ -11,6 +11,7 @@ use datafusion_sql::sqlparser::{
 use super::{
     Assignment, Binder, Bound, Scope, boolean, cast_implicitly,
     coerce::{common_type, decimal_shape},
+    guard::guarded,
     literal::{self, ConstantInterval, is_interval},
     refuse,
 };
@@ -556,7 +557,13 @@ impl Binder {
         let branches = whens
             .into_iter()
             .zip(thens)
-            .map(|(when, then)| (Box::new(when.expr), Box::new(then.expr)))
+            .map(|(when, then)| {
+                let condition = match operand {
+                    Some(_) => when.expr,
+                    None => guarded(when.expr),
+                };
+                (Box::new(condition), Box::new(then.expr))
+            })
             .collect();
         let case = Case::new(
             operand.map(|bound| Box::new(bound.expr)),

@@ -9,10 +9,17 @@ use arrow::datatypes::{DataType, Schema};
 use datafusion_common::tree_node::{Transformed, TreeNode};
 use datafusion_expr::{Expr, utils::conjunction};
 use datafusion_sql::sqlparser::tokenizer::Span;
-use millrace_dataflow::{CalcNode, NodeId, NodeKind};
+use millrace_dataflow::{CalcNode, ChangelogMode, NodeId, NodeKind};
 
-use super::{Lowering, forward, graph::NodeSpec, scalar::plan_scalar};
+use super::{
+    Lowering,
+    common::{Shared, share},
+    forward,
+    graph::NodeSpec,
+    scalar::{expr_type, plan_scalar},
+};
 use crate::{
+    bind::guarded,
     diagnostic::{Outcome, fail},
     rel::{Column, Rel, RelKind, column_ref},
 };
@@ -109,16 +116,89 @@ impl Lowering<'_> {
         if unchanged {
             return Ok(chain.base);
         }
-        let predicate = match conjunction(guarded(chain.predicates)) {
+        let Chain {
+            base,
+            mut predicates,
+            projection,
+        } = chain;
+        let (mut exprs, columns): (Vec<Expr>, Vec<Column>) = projection.into_iter().unzip();
+        let shared = share(&mut predicates, &mut exprs);
+        let mode = self.graph.node(base).mode;
+        let time_column = super::time_column(rel);
+        let (before, after): (Vec<Shared>, Vec<Shared>) =
+            shared.into_iter().partition(|shared| shared.before_filter);
+        let mut base = base;
+        if !before.is_empty() {
+            let rest: Vec<&Expr> = predicates
+                .iter()
+                .chain(&exprs)
+                .chain(after.iter().map(|shared| &shared.expr))
+                .collect();
+            let (carried, carried_columns) = self.carry(base, &rest, before)?;
+            base = self.calc(base, vec![], carried, carried_columns, mode, None)?;
+        }
+        if !after.is_empty() {
+            let rest: Vec<&Expr> = exprs.iter().collect();
+            let (carried, carried_columns) = self.carry(base, &rest, after)?;
+            let predicates = std::mem::take(&mut predicates);
+            base = self.calc(base, predicates, carried, carried_columns, mode, None)?;
+        }
+        self.calc(base, predicates, exprs, columns, mode, time_column)
+    }
+
+    /// Shared expressions, and the columns of the base that the rest still reads.
+    fn carry(
+        &self,
+        base: NodeId,
+        rest: &[&Expr],
+        shared: Vec<Shared>,
+    ) -> Outcome<(Vec<Expr>, Vec<Column>)> {
+        let input = self.graph.schema(base);
+        let (mut exprs, mut columns) = (vec![], vec![]);
+        for field in input.fields() {
+            let read = rest.iter().any(|expr| {
+                expr.column_refs()
+                    .iter()
+                    .any(|column| &column.name == field.name())
+            });
+            if read {
+                exprs.push(column_ref(field.name()));
+                columns.push(Column::plain(
+                    field.name(),
+                    field.data_type().clone(),
+                    field.is_nullable(),
+                    field.name(),
+                ));
+            }
+        }
+        for Shared { name, expr, .. } in shared {
+            let (data_type, nullable) = expr_type(&expr, &input)?;
+            columns.push(Column::plain(name, data_type, nullable, ""));
+            exprs.push(expr);
+        }
+        Ok((exprs, columns))
+    }
+
+    fn calc(
+        &mut self,
+        base: NodeId,
+        predicates: Vec<Expr>,
+        exprs: Vec<Expr>,
+        columns: Vec<Column>,
+        mode: ChangelogMode,
+        time_column: Option<usize>,
+    ) -> Outcome<NodeId> {
+        let input = self.graph.schema(base);
+        let predicate = match conjunction(predicates).map(guarded) {
             Some(predicate) => {
                 let column = Column::plain("predicate", DataType::Boolean, true, "");
                 Some(plan_scalar(&predicate, &column, &input)?)
             }
             None => None,
         };
-        let projection = chain
-            .projection
+        let projection = exprs
             .iter()
+            .zip(&columns)
             .map(|(expr, column)| plan_scalar(expr, column, &input))
             .collect::<Outcome<Vec<_>>>()?;
         let schema = Schema::new(
@@ -131,14 +211,13 @@ impl Lowering<'_> {
             predicate,
             projection,
         };
-        let name = calc_name(&calc);
         let spec = NodeSpec {
             key: format!("{calc:?}"),
-            name,
-            inputs: vec![forward(chain.base)],
+            name: calc_name(&calc),
+            inputs: vec![forward(base)],
             schema: Arc::new(schema),
-            mode: self.graph.node(chain.base).mode,
-            time_column: super::time_column(rel),
+            mode,
+            time_column,
         };
         Ok(self.graph.add(spec, NodeKind::Calc(Arc::new(calc))))
     }
@@ -228,49 +307,4 @@ fn substitute(expr: &Expr, projection: &[(Expr, Column)]) -> Outcome<Expr> {
         Ok(substituted) => Ok(substituted.data),
         Err(error) => fail("internal", Span::empty(), error.strip_backtrace()),
     }
-}
-
-/// Conjuncts in evaluation order: those that can fail come last and are evaluated only for
-/// rows that pass the others, as in `b <> 0 AND a / b > 1`.
-fn guarded(predicates: Vec<Expr>) -> Vec<Expr> {
-    let parts: Vec<Expr> = predicates
-        .into_iter()
-        .flat_map(datafusion_expr::utils::split_conjunction_owned)
-        .collect();
-    let (fallible, safe): (Vec<Expr>, Vec<Expr>) = parts.into_iter().partition(can_fail);
-    match (conjunction(safe), conjunction(fallible)) {
-        (Some(safe), Some(fallible)) => {
-            let case = datafusion_expr::expr::Case::new(
-                None,
-                vec![(Box::new(safe), Box::new(fallible))],
-                Some(Box::new(Expr::Literal(
-                    datafusion_common::ScalarValue::Boolean(Some(false)),
-                    None,
-                ))),
-            );
-            vec![Expr::Case(case)]
-        }
-        (safe, fallible) => safe.into_iter().chain(fallible).collect(),
-    }
-}
-
-/// Whether evaluation can fail for some values.
-fn can_fail(expr: &Expr) -> bool {
-    expr.exists(|inner| {
-        Ok(match inner {
-            Expr::BinaryExpr(binary) => {
-                matches!(
-                    binary.op,
-                    datafusion_expr::Operator::Divide | datafusion_expr::Operator::Modulo
-                ) && !matches!(*binary.right, Expr::Literal(_, _))
-            }
-            Expr::ScalarFunction(call) => {
-                call.name().starts_with("CAST[")
-                    || (matches!(call.name(), "/" | "%")
-                        && !matches!(call.args.get(1), Some(Expr::Literal(_, _))))
-            }
-            _ => false,
-        })
-    })
-    .unwrap_or(true)
 }

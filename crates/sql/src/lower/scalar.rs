@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, LazyLock};
 
-use arrow::datatypes::{Field, SchemaRef};
+use arrow::datatypes::{DataType, Field, SchemaRef};
 use datafusion_common::{DFSchema, DataFusionError};
 use datafusion_expr::{
     Expr, ExprSchemable, execution_props::ExecutionProps,
@@ -15,7 +15,7 @@ use datafusion_sql::sqlparser::tokenizer::Span;
 use millrace_dataflow::ScalarExpr;
 
 use crate::{
-    bind::expr_text,
+    bind::{can_fail, expr_text},
     diagnostic::{Outcome, fail},
     rel::Column,
 };
@@ -38,18 +38,33 @@ pub(super) fn plan_scalar(expr: &Expr, column: &Column, input: &SchemaRef) -> Ou
     }
 }
 
+/// The type and nullability of an expression over `input`.
+pub(super) fn expr_type(expr: &Expr, input: &SchemaRef) -> Outcome<(DataType, bool)> {
+    let typed = DFSchema::try_from(input.as_ref().clone())
+        .and_then(|schema| Ok((expr.get_type(&schema)?, expr.nullable(&schema)?)));
+    match typed {
+        Ok(typed) => Ok(typed),
+        Err(error) => fail("internal", Span::empty(), error.strip_backtrace()),
+    }
+}
+
 fn try_plan(
     expr: &Expr,
     column: &Column,
     input: &SchemaRef,
 ) -> Result<ScalarExpr, DataFusionError> {
     let schema = Arc::new(DFSchema::try_from(input.as_ref().clone())?);
-    let context = SimplifyContext::builder()
-        .with_schema(Arc::clone(&schema))
-        .build();
-    let mut simplified = ExprSimplifier::new(context).simplify(expr.clone())?;
-    if simplified.get_type(schema.as_ref())? != column.data_type {
-        simplified = expr.clone();
+    let mut simplified = expr.clone();
+    // Simplification turns CASE into AND and OR, which evaluate both sides: it would undo
+    // the guards of expressions that can fail.
+    if !can_fail(expr) {
+        let context = SimplifyContext::builder()
+            .with_schema(Arc::clone(&schema))
+            .build();
+        let candidate = ExprSimplifier::new(context).simplify(expr.clone())?;
+        if candidate.get_type(schema.as_ref())? == column.data_type {
+            simplified = candidate;
+        }
     }
     let planned = simplified.get_type(schema.as_ref())?;
     if planned != column.data_type {

@@ -65,7 +65,7 @@ impl Planner<'_> {
         let rel = if grouped {
             let group_span = match &select.group_by {
                 GroupByExpr::Expressions(exprs, _) if !exprs.is_empty() => {
-                    or_span(select.group_by.span(), span)
+                    self.group_by_span(or_span(select.group_by.span(), span))
                 }
                 _ => aggregates.borrow().first.unwrap_or(span),
             };

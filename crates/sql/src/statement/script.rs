@@ -33,6 +33,8 @@ const MAX_CHAIN: usize = 400;
 pub(crate) struct Script {
     pub(crate) statements: Vec<Statement>,
     pub(crate) diagnostics: Vec<Diagnostic>,
+    /// Where each GROUP BY starts, which the parser does not keep.
+    pub(crate) group_by: Vec<Location>,
 }
 
 /// Reads a script.
@@ -72,6 +74,7 @@ pub(crate) fn parse_script(text: &str) -> Script {
         script.diagnostics.push(*diagnostic);
         return script;
     }
+    script.group_by = group_by_positions(&tokens);
     let mut set: Option<Span> = None;
     for tokens in split_statements(tokens) {
         parse_one(&dialect, tokens, &mut set, &mut script);
@@ -84,6 +87,18 @@ pub(crate) fn parse_script(text: &str) -> Script {
         ));
     }
     script
+}
+
+fn group_by_positions(tokens: &[TokenWithSpan]) -> Vec<Location> {
+    let words: Vec<&TokenWithSpan> = tokens
+        .iter()
+        .filter(|token| !matches!(token.token, Token::Whitespace(_)))
+        .collect();
+    words
+        .windows(2)
+        .filter(|pair| is_word(&pair[0].token, "GROUP") && is_word(&pair[1].token, "BY"))
+        .map(|pair| pair[0].span.start)
+        .collect()
 }
 
 /// Writes `>>` as two tokens, so that nested type arguments can be read.

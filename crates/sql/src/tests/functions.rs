@@ -571,3 +571,24 @@ fn the_session_zone_is_honoured() {
     assert_eq!(run("DATE_FORMAT(TO_TIMESTAMP_LTZ(0, 3), 'HH:mm')"), "08:00");
     assert_eq!(run("LOCALTIMESTAMP"), "2024-05-06 15:08:09.123");
 }
+
+#[test]
+fn guards_protect_what_can_fail() {
+    let rows = super::evaluate::run(
+        "SELECT x, CASE WHEN y <> 0 AND x / y > 1 THEN 'big' ELSE 'small' END
+         FROM (VALUES (10, 0), (10, 2), (10, 9)) AS t (x, y)
+         WHERE y = 0 OR x / y >= 1",
+    );
+    // OR evaluates both sides, as SQL allows.
+    assert!(rows.is_err());
+    let rows = super::evaluate::run(
+        "SELECT y, CASE WHEN x / y > 1 AND y <> 0 THEN 'big' ELSE 'small' END
+         FROM (VALUES (10, 0), (10, 2), (10, 9)) AS t (x, y)",
+    );
+    let expected = [["0", "small"], ["2", "big"], ["9", "small"]];
+    assert_eq!(rows.unwrap(), expected);
+    let rows = super::evaluate::run(
+        "SELECT y FROM (VALUES (10, 0), (10, 2), (10, 9)) AS t (x, y) WHERE x / y > 1 AND y <> 0",
+    );
+    assert_eq!(rows.unwrap(), [["2"]]);
+}

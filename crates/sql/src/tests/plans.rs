@@ -462,3 +462,30 @@ fn explain_statements_and_settings() {
     );
     assert_eq!(compiled.statements[0].description, "CREATE TABLE bids");
 }
+
+#[test]
+fn expensive_expressions_are_computed_once() {
+    let lines = shape(
+        "SELECT UPPER(item), CASE WHEN auction > 1 THEN UPPER(item) END FROM bids
+         WHERE 0.5 * price > 3 AND 0.5 * price < 9 AND auction > 2",
+    );
+    assert_eq!(
+        lines,
+        [
+            "Sink: $result",
+            "Calc: EXPR$0, EXPR$1",
+            "Calc: auction, $shared1 where ((($shared0 > CAST(3.0 AS DECIMAL(21, 1))) AND ($shared0 < C…",
+            "Calc: auction, item, $shared0",
+            "Source: bids",
+        ]
+    );
+    // A cast that only some rows need is not computed for all of them.
+    let lines = shape(
+        "SELECT CASE WHEN auction > 1 THEN CAST(item AS INT) END,
+            CASE WHEN auction > 2 THEN CAST(item AS INT) END FROM bids",
+    );
+    assert_eq!(
+        lines,
+        ["Sink: $result", "Calc: EXPR$0, EXPR$1", "Source: bids"]
+    );
+}
