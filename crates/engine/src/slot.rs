@@ -144,7 +144,6 @@ impl Slot {
                 metrics,
                 next_metrics: i64::MIN,
                 drained: false,
-                idle_since: None,
             };
             let end = running.run_loop(&commands);
             running.publish_metrics();
@@ -188,7 +187,6 @@ struct RunningSlot {
     metrics: Arc<Mutex<Vec<SubtaskMetrics>>>,
     next_metrics: i64,
     drained: bool,
-    idle_since: Option<u64>,
 }
 
 impl RunningSlot {
@@ -222,13 +220,16 @@ impl RunningSlot {
         let mut worked = false;
         for index in (0..self.slot.tasks.len()).rev() {
             for _ in 0..STEPS_PER_TURN {
+                let started = self.slot.clock.monotonic_nanos();
                 match self.step(index, now)? {
                     Step::Idle => break,
                     Step::Worked => worked = true,
                     Step::Barrier(barrier, part) => {
                         worked = true;
                         let now_nanos = self.slot.clock.monotonic_nanos();
-                        if let Some(done) = self.slot.snapshots.add(barrier, part, now_nanos) {
+                        let pause = now_nanos.saturating_sub(started);
+                        let whole = self.slot.snapshots.add(barrier, part, now_nanos, pause);
+                        if let Some(done) = whole {
                             let frozen = self.slot.store.freeze(barrier.checkpoint, done.deltas);
                             let timings = done.timings;
                             self.slot.events.snapshot_taken(
@@ -247,30 +248,17 @@ impl RunningSlot {
     }
 
     fn step(&mut self, index: usize, now: i64) -> Result<Step, TaskError> {
-        let clock = self.slot.clock.clone();
         let task = &mut self.slot.tasks[index];
         let room = task.chain().has_room();
-        let started = clock.monotonic_nanos();
         if room && task.chain().next_tick().is_some_and(|at| at <= now) {
             task.chain_mut().tick(now)?;
             return Ok(Step::Worked);
         }
-        let step = match task {
-            Task::Source(source) => source.step(now, room)?,
-            Task::Channels(channels) => {
-                if !room {
-                    return Ok(Step::Idle);
-                }
-                channels.step()?
-            }
-        };
-        if let Step::Barrier(barrier, _) = &step {
-            self.slot.snapshots.paused(
-                barrier.checkpoint,
-                clock.monotonic_nanos().saturating_sub(started),
-            );
+        match task {
+            Task::Source(source) => source.step(now, room),
+            Task::Channels(_) if !room => Ok(Step::Idle),
+            Task::Channels(channels) => channels.step(),
         }
-        Ok(step)
     }
 
     fn command(&mut self, command: SlotCommand) -> Result<Option<LoopEnd>, TaskError> {
@@ -354,7 +342,6 @@ impl RunningSlot {
                 }
             }
         }
-        self.idle_since = Some(started);
     }
 
     fn publish_metrics(&self) {

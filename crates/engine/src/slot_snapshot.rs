@@ -50,21 +50,14 @@ impl SlotSnapshots {
         self.triggered.insert((checkpoint, now_nanos));
     }
 
-    /// Books time in which the slot did nothing but the snapshot.
-    pub fn paused(&mut self, checkpoint: CheckpointId, nanos: u64) {
-        if let Some(pending) = &mut self.pending
-            && pending.checkpoint == checkpoint
-        {
-            pending.pause_nanos += nanos;
-        }
-    }
-
-    /// Adds a task's part; returns the snapshot when it was the last.
+    /// Adds a task's part, for which the slot did nothing else for `pause_nanos`; returns the
+    /// snapshot when it was the last.
     pub fn add(
         &mut self,
         barrier: BarrierInfo,
         part: OperatorSnapshot,
         now_nanos: u64,
+        pause_nanos: u64,
     ) -> Option<WholeSnapshot> {
         let newer = self
             .pending
@@ -93,6 +86,7 @@ impl SlotSnapshots {
         }
         pending.items.extend(part.items);
         pending.parts += 1;
+        pending.pause_nanos += pause_nanos;
         if pending.parts < self.tasks {
             return None;
         }
