@@ -295,6 +295,13 @@ impl AggregateSet {
         }
     }
 
+    /// Forgets some of the distinct values that have outlived the TTL.
+    pub fn sweep_values(&mut self) {
+        for set in &mut self.value_sets {
+            set.sweep();
+        }
+    }
+
     /// Visits what changed in a value set since the last call. Counts are by position of the
     /// call among those of the set.
     pub fn take_value_changes(&mut self, set: usize, visit: &mut dyn FnMut(ValueEntry<'_>)) {

@@ -84,6 +84,9 @@ pub(super) trait ValueSets: Send {
         calls: RowCalls<'_>,
         passed: &mut [Passed],
     ) -> Result<(), OperatorError>;
+    /// Forgets some of the values that have outlived the TTL. They are gone from the state
+    /// tables by themselves.
+    fn sweep(&mut self);
     /// The values of a call, one list per group.
     fn lists(&self, call: usize, groups: &[u32]) -> Result<ArrayRef, OperatorError>;
     /// Visits what changed since the last time. A value that went and came back is visited more
@@ -139,7 +142,12 @@ struct Sets<V, P, S> {
     members: usize,
     heap_bytes: usize,
     now_ms: i64,
+    /// Group to sweep next.
+    sweep: usize,
 }
+
+/// Values looked at per sweep, give or take a group.
+const SWEPT: usize = 1 << 16;
 
 impl<V: Kept, P: Presence, S: Seen> Sets<V, P, S> {
     fn new(options: SetOptions) -> Self {
@@ -151,6 +159,7 @@ impl<V: Kept, P: Presence, S: Seen> Sets<V, P, S> {
             members: 0,
             heap_bytes: 0,
             now_ms: 0,
+            sweep: 0,
         }
     }
 
@@ -253,6 +262,29 @@ impl<V: Kept, P: Presence, S: Seen> ValueSets for Sets<V, P, S> {
 
     fn set_time(&mut self, now_ms: i64) {
         self.now_ms = now_ms;
+    }
+
+    fn sweep(&mut self) {
+        if !S::EXPIRES {
+            return;
+        }
+        let mut looked_at = 0;
+        for _ in 0..self.by_group.len() {
+            if looked_at >= SWEPT {
+                break;
+            }
+            self.sweep = (self.sweep + 1) % self.by_group.len();
+            let set = &mut self.by_group[self.sweep];
+            looked_at += set.len() + 1;
+            set.retain(|member| {
+                let keep = !member.seen.is_expired(self.now_ms, self.options.ttl_ms);
+                if !keep {
+                    self.members -= 1;
+                    self.heap_bytes -= member.value.heap_bytes() + member.presence.heap_bytes();
+                }
+                keep
+            });
+        }
     }
 
     fn pass(

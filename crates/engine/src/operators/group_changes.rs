@@ -69,13 +69,13 @@ impl Before {
         } else {
             Some(self.changed(&now_rows, &columns)?)
         };
-        let mut groups = Vec::new();
+        let mut keys: Vec<u32> = Vec::new();
         let mut picks: Vec<(usize, usize)> = Vec::new();
         let mut kinds = Vec::new();
         let mut pair = 0;
-        for ((group, before), now) in touched.iter().zip(&self.rows).zip(&now_rows) {
+        for (number, (before, now)) in self.rows.iter().zip(&now_rows).enumerate() {
             let mut push = |source: usize, row: u32, kind| {
-                groups.push(*group);
+                keys.push(number as u32);
                 picks.push((source, row as usize));
                 kinds.push(kind);
             };
@@ -92,14 +92,20 @@ impl Before {
                 }
             }
         }
-        if groups.is_empty() {
+        if keys.is_empty() {
             return Ok(());
         }
-        let mut output = state.keys.columns(&groups)?;
+        let rows = keys.len();
+        // Both halves of an update have the same key: it is read once.
+        let keys = UInt32Array::from(keys);
+        let mut output = Vec::with_capacity(schema.fields().len());
+        for column in state.keys.columns(touched)? {
+            output.push(take(&column, &keys, None)?);
+        }
         for (before, now) in self.columns.iter().zip(&columns) {
             output.push(interleave(&[before.as_ref(), now.as_ref()], &picks)?);
         }
-        let rows = batch_of(schema, output, groups.len())?;
+        let rows = batch_of(schema, output, rows)?;
         emit_pieces(Batch::changes(rows, kinds), out);
         Ok(())
     }

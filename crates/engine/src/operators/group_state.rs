@@ -367,6 +367,7 @@ impl GroupState {
                     delta.put(group, key, change.seen_ms, &payload);
                 });
             }
+            self.set.sweep_values();
             snapshot.delta(delta);
         }
         let mut delta = store.groups.delta();

@@ -16,7 +16,7 @@ use millrace_types::CheckpointId;
 
 use super::{
     columns::batch_of,
-    slice_assignment::{self, refuse_nulls},
+    slice_assignment::{self, check_times},
     window_aggregate::{key_types, windows_of},
     window_store::{SliceKey, Windows},
     window_time::WindowTime,
@@ -157,8 +157,8 @@ impl Operator for LocalWindowAggregate {
             }
             (WindowSource::Attached { start, end, .. }, _) => {
                 let (start, end) = (rows.column(*start), rows.column(*end));
-                refuse_nulls(end, "window_end")?;
-                refuse_nulls(start, "window_start")?;
+                check_times(end, "window_end")?;
+                check_times(start, "window_start")?;
                 let (starts, ends) = (int_values(start.as_ref()), int_values(end.as_ref()));
                 slice_assignment::split(ends.iter().zip(starts.iter()).map(|(end, start)| {
                     SliceKey {

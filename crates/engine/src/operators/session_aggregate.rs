@@ -16,8 +16,8 @@ use millrace_types::CheckpointId;
 
 use super::{
     columns::batch_of, late::note_late, session_persistence::SessionPersistence,
-    sessions::Sessions, slice_assignment::refuse_nulls, window_aggregate::key_types,
-    window_time::WindowTime,
+    sessions::Sessions, slice_assignment::check_times, window_aggregate::key_types,
+    window_slices::TIME_LIMIT, window_time::WindowTime,
 };
 use crate::{
     Batch, Clock, LateRows, OpenContext, Operator, OperatorError, OperatorSnapshot, Output,
@@ -68,7 +68,7 @@ impl SessionAggregate {
                 "a session aggregate without a session window".into(),
             ));
         };
-        if *gap <= 0 {
+        if !(1..=TIME_LIMIT).contains(gap) {
             return Err(OperatorError::Internal(format!(
                 "a session gap of {gap} ms"
             )));
@@ -104,7 +104,7 @@ impl SessionAggregate {
             return Ok(vec![self.time.to_local(self.now); rows.num_rows()]);
         };
         let column = rows.column(column);
-        refuse_nulls(column, "the time attribute")?;
+        check_times(column, "the time attribute")?;
         let moments = int_values(column.as_ref());
         if self.time.is_shifted() {
             let time = &mut self.time;
@@ -197,9 +197,10 @@ impl SessionAggregate {
         let watermark = self.state.watermark;
         let time_of = &self.time;
         for (position, (key, time)) in self.groups.iter().zip(times).enumerate() {
-            let assigned = self.state.sessions.assign(*key, *time, |end| {
-                watermark != i64::MIN && time_of.trigger(end) <= watermark
-            });
+            let assigned = self
+                .state
+                .sessions
+                .assign(*key, *time, |end| time_of.trigger(end) <= watermark);
             match assigned {
                 Some(session) => {
                     positions.push(position as u32);

@@ -5,7 +5,10 @@ use std::{borrow::Cow, hash::Hash};
 use arrow::array::{Array, ArrayRef};
 use hashbrown::HashMap;
 
-use super::{window_slices::Slicing, window_time::WindowTime};
+use super::{
+    window_slices::{Slicing, TIME_LIMIT},
+    window_time::WindowTime,
+};
 use crate::{OperatorError, key_table::int_values};
 
 /// A slice and its rows; `None`: all rows of the batch.
@@ -17,20 +20,16 @@ pub(crate) fn by_time(
     time: &mut WindowTime,
     column: &ArrayRef,
 ) -> Result<Vec<SliceRows<i64>>, OperatorError> {
-    refuse_nulls(column, "the time attribute")?;
+    let (mut least, mut most) = check_times(column, "the time attribute")?;
     let moments = int_values(column.as_ref());
     let times: Cow<'_, [i64]> = if time.is_shifted() {
-        moments
-            .iter()
-            .map(|moment| time.to_local(*moment))
-            .collect()
+        let local = moments.iter().map(|moment| time.to_local(*moment));
+        Cow::Owned(local.collect())
     } else {
         moments
     };
-    let (mut least, mut most) = (i64::MAX, i64::MIN);
-    for time in times.iter() {
-        least = least.min(*time);
-        most = most.max(*time);
+    if time.is_shifted() {
+        (least, most) = range(&times);
     }
     let end = slicing.slice_end(least);
     if end == slicing.slice_end(most) {
@@ -41,20 +40,40 @@ pub(crate) fn by_time(
     Ok(split(times.iter().map(|time| {
         if !(start <= *time && *time < end) {
             end = slicing.slice_end(*time);
-            start = end.saturating_sub(slicing.grain());
+            start = end - slicing.grain();
         }
         end
     })))
 }
 
-/// Refuses null where a row needs a time.
-pub(crate) fn refuse_nulls(column: &ArrayRef, what: &str) -> Result<(), OperatorError> {
-    match (0..column.len()).find(|row| column.is_null(*row)) {
-        Some(row) if column.null_count() > 0 => Err(OperatorError::Data(format!(
-            "{what} is NULL in row {row} of a batch: rows need a time to be windowed, filter out those without (WHERE … IS NOT NULL)"
-        ))),
-        _ => Ok(()),
+fn range(times: &[i64]) -> (i64, i64) {
+    let (mut least, mut most) = (i64::MAX, i64::MIN);
+    for time in times {
+        least = least.min(*time);
+        most = most.max(*time);
     }
+    (least, most)
+}
+
+/// The least and the greatest time of a column that is not empty. Refuses null, since a row
+/// needs a time to be windowed, and times that no calendar has.
+pub(crate) fn check_times(column: &ArrayRef, what: &str) -> Result<(i64, i64), OperatorError> {
+    if column.null_count() > 0 {
+        let row = (0..column.len()).find(|row| column.is_null(*row));
+        return Err(OperatorError::Data(format!(
+            "{what} is NULL in row {} of a batch: rows need a time to be windowed, filter out those without (WHERE … IS NOT NULL)",
+            row.unwrap_or(0)
+        )));
+    }
+    let (least, most) = range(&int_values(column.as_ref()));
+    for time in [least, most] {
+        if column.len() > 0 && time.unsigned_abs() > TIME_LIMIT as u64 {
+            return Err(OperatorError::Data(format!(
+                "{what} is {time} ms since 1970 in a row: windows take times within ±{TIME_LIMIT} ms, filter out such rows or correct their unit"
+            )));
+        }
+    }
+    Ok((least, most))
 }
 
 /// Groups row numbers by key, keys in order of first appearance.

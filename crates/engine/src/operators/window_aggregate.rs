@@ -16,7 +16,7 @@ use millrace_types::CheckpointId;
 
 use super::{
     late::note_late,
-    slice_assignment::{self, SliceRows, refuse_nulls},
+    slice_assignment::{self, SliceRows, check_times},
     window_persistence::WindowPersistence,
     window_slices::Slicing,
     window_store::{SliceKey, WindowStore, Windows},
@@ -249,14 +249,14 @@ fn by_window(
     end: &ArrayRef,
     start: Option<&ArrayRef>,
 ) -> Result<Vec<SliceRows<SliceKey>>, OperatorError> {
-    refuse_nulls(end, "window_end")?;
+    check_times(end, "window_end")?;
     let ends = int_values(end.as_ref());
     match start {
         None => Ok(slice_assignment::split(
             ends.iter().map(|end| SliceKey::ending(*end)),
         )),
         Some(start) => {
-            refuse_nulls(start, "window_start")?;
+            check_times(start, "window_start")?;
             let starts = int_values(start.as_ref());
             Ok(slice_assignment::split(ends.iter().zip(starts.iter()).map(
                 |(end, start)| SliceKey {

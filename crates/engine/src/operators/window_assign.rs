@@ -10,7 +10,7 @@ use millrace_dataflow::{TimeDomain, WindowAssignNode, WindowSource};
 use millrace_types::CheckpointId;
 
 use super::{
-    columns::batch_of, slice_assignment::refuse_nulls, window_aggregate::windows_of,
+    columns::batch_of, slice_assignment::check_times, window_aggregate::windows_of,
     window_slices::Slicing, window_store::Windows, window_time::WindowTime,
 };
 use crate::{
@@ -59,30 +59,26 @@ impl Operator for WindowAssign {
         let moments: Vec<i64> = match self.column {
             Some(column) => {
                 let column = batch.rows.column(column);
-                refuse_nulls(column, "the time attribute")?;
+                check_times(column, "the time attribute")?;
                 int_values(column.as_ref()).into_owned()
             }
             None => vec![self.clock.as_ref().map_or(0, |clock| clock.now_ms()); rows],
         };
         let mut windows = Assigned::default();
-        let mut last: (i64, Vec<i64>) = (i64::MIN, Vec::new());
         for (row, moment) in moments.into_iter().enumerate() {
             let slice = self.slicing.slice_end(self.time.to_local(moment));
-            if slice != last.0 {
-                last = (slice, self.slicing.window_ends(slice).collect());
-            }
-            for end in &last.1 {
+            for end in self.slicing.window_ends(slice) {
                 windows.rows.push(row as u64);
-                windows.starts.push(self.slicing.window_start(*end));
-                windows.ends.push(*end);
+                windows.starts.push(self.slicing.window_start(end));
+                windows.ends.push(end);
                 windows.times.push(if self.time.is_shifted() {
-                    self.time.trigger(*end)
+                    self.time.trigger(end)
                 } else {
-                    end.saturating_sub(1)
+                    end - 1
                 });
-            }
-            if windows.rows.len() >= MAX_BATCH_ROWS {
-                self.emit(&batch, std::mem::take(&mut windows), out)?;
+                if windows.rows.len() >= MAX_BATCH_ROWS {
+                    self.emit(&batch, std::mem::take(&mut windows), out)?;
+                }
             }
         }
         self.emit(&batch, windows, out)

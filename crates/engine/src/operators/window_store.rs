@@ -71,6 +71,7 @@ pub(crate) struct WindowStore {
     pub(crate) windows: Windows,
     pub(crate) time: WindowTime,
     pub(crate) slices: BTreeMap<SliceKey, Slice>,
+    /// Windows to fire: of every slice at least the next one.
     pending: BTreeSet<SliceKey>,
     pub(crate) watermark: i64,
     pub(crate) late: LateRows,
@@ -117,11 +118,8 @@ impl WindowStore {
 
     /// Whether all windows of the slice have fired.
     pub(crate) fn is_late(&self, key: SliceKey) -> bool {
-        // Nothing is late before the first watermark.
-        self.watermark != i64::MIN
-            && self
-                .last_window_end(key)
-                .is_some_and(|end| self.time.trigger(end) <= self.watermark)
+        self.last_window_end(key)
+            .is_some_and(|end| self.time.trigger(end) <= self.watermark)
     }
 
     fn last_window_end(&self, key: SliceKey) -> Option<i64> {
@@ -131,7 +129,7 @@ impl WindowStore {
         }
     }
 
-    /// The slice, made if new; its windows are then due.
+    /// The slice, made if new; its next window is then due, and each window makes the next due.
     pub(crate) fn slice(&mut self, key: SliceKey) -> Result<&mut Slice, OperatorError> {
         // `entry` would borrow over the early return of the error.
         if !self.slices.contains_key(&key) {
@@ -145,22 +143,37 @@ impl WindowStore {
                 flags: Vec::new(),
             };
             self.slices.insert(key, slice);
-            match &self.windows {
-                Windows::Attached => {
-                    self.pending.insert(key);
-                }
-                Windows::Sliced(slicing) => {
-                    for end in slicing.window_ends(key.end) {
-                        if self.watermark == i64::MIN || self.time.trigger(end) > self.watermark {
-                            self.pending.insert(SliceKey::ending(end));
-                        }
-                    }
-                }
+            if let Some(window) = self.next_window(key) {
+                self.pending.insert(window);
             }
         }
         self.slices
             .get_mut(&key)
             .ok_or_else(|| OperatorError::Internal("a slice just made".into()))
+    }
+
+    /// The first window of a slice that has not fired.
+    fn next_window(&self, key: SliceKey) -> Option<SliceKey> {
+        let Windows::Sliced(slicing) = &self.windows else {
+            return Some(key);
+        };
+        let (first, last) = (
+            slicing.first_window_end(key.end),
+            slicing.last_window_end(key.end)?,
+        );
+        // Triggers grow with the end, so the first beyond the watermark is found by halving.
+        let is_open = |i: i64| self.time.trigger(first + i * slicing.step()) > self.watermark;
+        let (mut low, mut high) = (0, (last - first) / slicing.step() + 1);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if is_open(middle) {
+                high = middle;
+            } else {
+                low = middle + 1;
+            }
+        }
+        let end = first + low * slicing.step();
+        (end <= last).then(|| SliceKey::ending(end))
     }
 
     /// When the next window fires, in event time.
@@ -239,7 +252,10 @@ impl WindowStore {
             let done = slicing
                 .last_window_end(key.end)
                 .is_none_or(|last| last <= window.end);
-            if done && let Some(slice) = self.slices.remove(&key) {
+            if !done {
+                let next = window.end + slicing.step();
+                self.pending.insert(SliceKey::ending(next));
+            } else if let Some(slice) = self.slices.remove(&key) {
                 self.drop_slice(key, slice);
             }
         }

@@ -243,6 +243,22 @@ fn groups_end_with_their_ttl() {
             "+I a, 1, 1",
         ]
     );
+    // Of distinct values each has its own: 1 was not seen for 120 ms and counts as new, as in
+    // Flink; 2 was.
+    let case = group_case(INPUT, &[0], &["DISTINCT COUNT(1)"], Phases::One, |node| {
+        node.ttl_ms = 100;
+    });
+    assert_eq!(
+        case.run(&[
+            Clock(1_000),
+            Rows("a, 1\na, 2"),
+            Clock(1_080),
+            Rows("a, 2"),
+            Clock(1_120),
+            Rows("a, 1\na, 2"),
+        ]),
+        ["+I a, 2", "-U a, 2", "+U a, 2", "-U a, 2", "+U a, 3"]
+    );
     // With a TTL an equal result is emitted again, as in Flink.
     let case = group_case(INPUT, &[0], &["MAX(1)"], Phases::One, |node| {
         node.ttl_ms = 100

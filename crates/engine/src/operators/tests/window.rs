@@ -160,6 +160,47 @@ fn hop_whose_slide_does_not_divide_its_size() {
 }
 
 #[test]
+fn hop_with_very_many_windows_per_row_makes_them_one_by_one() {
+    // A million windows per row; only those up to the watermark are ever looked at.
+    both(
+        &[],
+        &["COUNT(*)"],
+        WindowKind::Hop {
+            size: 1_000_000,
+            slide: 1,
+            offset: 0,
+        },
+        &[Rows("a, 1, 0"), Watermark(0), Rows("a, 1, 2"), Watermark(2)],
+        &[
+            "+I 1, -999999, 1, 0",
+            "+I 1, -999998, 2, 1",
+            "+I 2, -999997, 3, 2",
+        ],
+    );
+}
+
+#[test]
+fn watermarks_may_start_anew_after_a_restore() {
+    let case = window_case(
+        INPUT,
+        &[],
+        &["COUNT(*)"],
+        event_time(2, TUMBLE),
+        Phases::One,
+    );
+    // Sources make their watermarks anew; what was late stays late.
+    let steps = [
+        Rows("a, 1, 5"),
+        Watermark(9),
+        Watermark(3),
+        Rows("a, 1, 6\na, 1, 16"),
+        End,
+    ];
+    assert_eq!(case.run(&steps), ["+I 1, 0, 10, 9", "+I 1, 10, 20, 19"]);
+    assert_eq!(case.late(&steps).count, 1);
+}
+
+#[test]
 fn cumulate_grows_by_steps() {
     both(
         &[0],
@@ -429,7 +470,7 @@ fn days_of_a_zone_follow_daylight_saving() {
 }
 
 #[test]
-fn a_row_without_time_is_refused() {
+fn rows_without_a_possible_time_are_refused() {
     use super::{harness::failure, text};
     let case = window_case(
         INPUT,
@@ -440,4 +481,10 @@ fn a_row_without_time_is_refused() {
     );
     let error = failure(&case, text::batch(&case.input, "a, 1, 1\na, 1, null"));
     assert!(error.contains("row 1") && error.contains("NULL"), "{error}");
+    // Microseconds taken for milliseconds, or worse.
+    for time in ["9000000000000000000", "-9223372036854775808"] {
+        let rows = format!("a, 1, 1\na, 1, {time}");
+        let error = failure(&case, text::batch(&case.input, &rows));
+        assert!(error.contains(time), "{error}");
+    }
 }
