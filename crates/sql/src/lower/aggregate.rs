@@ -57,7 +57,9 @@ impl Lowering<'_> {
             input: &input,
             keys,
             calls,
-            two_phase: !matches!(window.kind, WindowKind::Session { .. }),
+            // In processing time a window may fire before the partials of another subtask come.
+            two_phase: window.domain == TimeDomain::Event
+                && !matches!(window.kind, WindowKind::Session { .. }),
             title: window_text(&window.kind),
             window: window_source(&window, time),
             meaning,
