@@ -68,6 +68,9 @@ pub(crate) trait Provisioner: Send + Sync + 'static {
     /// it is gone. One that is not there is fine.
     async fn stop(&self, worker: WorkerHandle, grace: Duration);
 
-    /// Removes what a worker that is gone has left on this machine.
+    /// Removes what a worker that is gone has left on this machine, except for its newest logs.
     async fn clean(&self, worker: WorkerHandle);
+
+    /// Removes everything of a deleted job.
+    async fn forget(&self, job: JobId);
 }

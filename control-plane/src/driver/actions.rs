@@ -48,6 +48,9 @@ impl JobTask {
                     return Ok(vec![unplanned(execution)]);
                 };
                 self.coordinator = Some(Coordinator::new(setup, ambient::now_ms()));
+                // The coordinator leaves out what other executions said.
+                let early = std::mem::take(&mut self.early);
+                return Ok(early.into_iter().map(Work::Input).collect());
             }
             Action::AdoptCheckpoints { execution } => return self.adopt(execution).await,
             Action::Drain { execution } => {
@@ -63,6 +66,7 @@ impl JobTask {
             } => {
                 self.crew_work = None;
                 self.coordinator = None;
+                self.early.clear();
                 self.parts.clear();
                 self.teardown += 1;
                 let work = self.yard.clone().tear_down(
@@ -119,6 +123,7 @@ impl JobTask {
                 tracing::warn!(job = %lease.job, error = chain(&error), "the objects of a deleted job could not be deleted");
                 return;
             }
+            shared.provisioner.forget(lease.job).await;
             match persist("delete a job", || shared.store.forget_job(&lease)).await {
                 Ok(()) => outbox.send(Message::Forgotten),
                 Err(error) if error.is_fenced() => outbox.send(Message::Fenced),

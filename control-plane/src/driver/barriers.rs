@@ -67,12 +67,15 @@ impl JobTask {
                     savepoint,
                     reason: "the job is not running".into(),
                 })],
+                // Short inputs end before everybody knows that the job runs; workers say so once.
+                input @ (Input::Drained { .. } | Input::Finished { .. }) => {
+                    self.early.push(input);
+                    Vec::new()
+                }
                 Input::Tick
                 | Input::Final { .. }
                 | Input::Acknowledged { .. }
                 | Input::Declined { .. }
-                | Input::Drained { .. }
-                | Input::Finished { .. }
                 | Input::Persisted { .. }
                 | Input::PersistFailed { .. }
                 | Input::Interrupted { .. } => Vec::new(),

@@ -31,7 +31,7 @@ use super::{
 use crate::{
     live::LiveJob,
     problem::chain,
-    provision::{ExitSender, WorkerExit},
+    provision::{ExitSender, WorkerExit, WorkerHandle},
     store::{Commit, Lease, NewEvent, StoreError},
 };
 
@@ -91,6 +91,8 @@ pub(super) struct JobTask {
     /// What the current execution runs.
     pub(super) plan: Option<RunPlan>,
     pub(super) coordinator: Option<Coordinator>,
+    /// What subtasks said of their end before there was a coordinator to hear it.
+    pub(super) early: Vec<Input>,
     /// Parts of the barrier in flight.
     pub(super) parts: Parts,
     /// Manifests of kept checkpoints, as far as they are known.
@@ -251,6 +253,7 @@ impl JobTask {
             crew: Vec::new(),
             plan: None,
             coordinator: None,
+            early: Vec::new(),
             parts: Parts::default(),
             manifests: BTreeMap::new(),
             crew_work: None,
@@ -347,8 +350,9 @@ impl JobTask {
             Message::Part(part) => self.part(*part).await,
             Message::Attached { worker, status } => self.attached(worker, *status).await,
             Message::Notice(notice) => self.notice(notice).await,
+            // Its process may still be there: the teardown that follows ends it.
             Message::Lost { worker, reason } => self.lost(worker, reason).await,
-            Message::Exit(exit) => self.lost(exit.worker, exit.reason).await,
+            Message::Exit(exit) => self.exited(exit).await,
             Message::CrewReady {
                 execution,
                 plan,
@@ -440,17 +444,31 @@ impl JobTask {
         Ok(())
     }
 
-    /// A worker is gone.
-    async fn lost(&mut self, worker: WorkerId, reason: String) -> Flow {
-        if self.yard.was_dismissed(worker) {
+    /// A worker's process has ended.
+    async fn exited(&mut self, exit: WorkerExit) -> Flow {
+        if self.yard.was_dismissed(exit.worker) {
             return Ok(());
         }
-        let known = self.crew.iter().any(|member| member.worker == worker);
-        self.crew.retain(|member| member.worker != worker);
         persist("note the end of a worker", || {
-            self.shared.store.worker_gone(&self.lease, worker, &reason)
+            self.shared
+                .store
+                .worker_gone(&self.lease, exit.worker, &exit.reason)
         })
         .await?;
+        let gone = WorkerHandle {
+            job: self.lease.job,
+            worker: exit.worker,
+            pid: None,
+        };
+        let provisioner = self.shared.provisioner.clone();
+        tokio::spawn(async move { provisioner.clean(gone).await });
+        self.lost(exit.worker, exit.reason).await
+    }
+
+    /// A worker does not work any more.
+    async fn lost(&mut self, worker: WorkerId, reason: String) -> Flow {
+        let known = self.crew.iter().any(|member| member.worker == worker);
+        self.crew.retain(|member| member.worker != worker);
         // One that was never in the crew was being started.
         let matters = known
             || matches!(

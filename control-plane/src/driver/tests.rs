@@ -29,13 +29,13 @@ async fn a_job_runs_takes_checkpoints_and_survives_its_workers() {
     let first = running.execution.unwrap();
     assert_eq!(rig.fleet.subtasks(), [vec![0, 1], vec![2]]);
     let newest = rig.until_checkpoint(job, 5).await;
-    let live: Vec<_> = rig
-        .checkpoints(job)
-        .await
-        .into_iter()
-        .filter(|record| record.status == CheckpointStatus::Completed)
-        .collect();
-    assert!(live.len() <= 3, "{} are kept", live.len());
+    rig.until("no more than three checkpoints are kept", async || {
+        let kept = rig.checkpoints(job).await.into_iter();
+        kept.filter(|record| record.status == CheckpointStatus::Completed)
+            .count()
+            <= 3
+    })
+    .await;
     rig.until("old checkpoints are deleted", async || {
         !rig.object_exists(job, "chk-1/manifest.json")
     })
@@ -70,6 +70,29 @@ async fn a_job_runs_takes_checkpoints_and_survives_its_workers() {
     for kind in ["running", "execution-failed", "restart-scheduled"] {
         assert!(kinds.iter().any(|known| known == kind), "{kinds:?}");
     }
+    driver.stop().await;
+    rig.drop().await;
+}
+
+#[tokio::test]
+async fn a_worker_that_is_silent_is_lost_and_ended() {
+    let Some(rig) = Rig::new().await else { return };
+    let driver = rig.start_driver("a");
+    let job = rig.create("j", |_| {}).await;
+    rig.until_checkpoint(job, 1).await;
+    let first = rig.job(job).await.execution;
+    rig.fleet.hang_one();
+    rig.until("another execution runs", async || {
+        let record = rig.job(job).await;
+        record.state == JobState::Running && record.execution != first
+    })
+    .await;
+    let failure = rig.executions(job).await[1].failure.clone().unwrap();
+    assert!(
+        failure.contains("has not been heard of for 3 s"),
+        "{failure}"
+    );
+    assert_eq!(rig.fleet.alive(), 1, "the silent one is gone");
     driver.stop().await;
     rig.drop().await;
 }

@@ -18,7 +18,7 @@ use std::{
 };
 
 use async_trait::async_trait;
-use millrace_types::WorkerId;
+use millrace_types::{JobId, WorkerId};
 use parking_lot::Mutex;
 use tokio::{
     process::{Child, Command},
@@ -33,6 +33,8 @@ use crate::config::ControlPlaneConfig;
 const LOOK: Duration = Duration::from_millis(250);
 /// What is read of a log to tell why a worker ended.
 const LOG_TAIL: u64 = 8 << 10;
+/// Logs kept per job.
+const KEPT_LOGS: usize = 20;
 /// Longest reason told.
 const MAX_REASON: usize = 600;
 
@@ -96,6 +98,18 @@ impl Shared {
     fn log_file(&self, worker: WorkerHandle) -> PathBuf {
         self.log_dir
             .join(format!("worker-{}-{}.log", worker.job, worker.worker))
+    }
+
+    /// Logs of a job's workers, oldest first: worker ids are made in order of time.
+    fn logs_of(&self, job: JobId) -> Vec<PathBuf> {
+        let prefix = format!("worker-{job}-");
+        let entries = fs::read_dir(&self.log_dir).into_iter().flatten().flatten();
+        let mut logs: Vec<PathBuf> = entries
+            .filter(|entry| entry.file_name().to_string_lossy().starts_with(&prefix))
+            .map(|entry| entry.path())
+            .collect();
+        logs.sort();
+        logs
     }
 
     fn spawn(&self, worker: &StartWorker) -> Result<Child, ProvisionError> {
@@ -201,22 +215,47 @@ impl Provisioner for ProcessProvisioner {
     }
 
     async fn clean(&self, worker: WorkerHandle) {
-        let dir = self.shared.data_dir(worker);
-        let removed = tokio::task::spawn_blocking(move || {
-            let removed = fs::remove_dir_all(&dir);
-            // The job's directory goes with its last worker's.
+        let shared = self.shared.clone();
+        off_thread(move || {
+            let dir = shared.data_dir(worker);
+            remove(&dir);
+            // The job's directory goes with its last worker's; otherwise it is not empty.
             if let Some(parent) = dir.parent() {
                 let _ = fs::remove_dir(parent);
             }
-            removed
-        });
-        match removed.await {
-            Ok(Err(error)) if error.kind() != io::ErrorKind::NotFound => {
-                tracing::warn!(worker = %worker.worker, %error, "a worker's local state could not be removed");
+            let logs = shared.logs_of(worker.job);
+            let surplus = logs.len().saturating_sub(KEPT_LOGS);
+            for log in &logs[..surplus] {
+                let _ = fs::remove_file(log);
             }
-            Ok(_) => {}
-            Err(error) => tracing::warn!(%error, "a clean-up task broke"),
+        })
+        .await;
+    }
+
+    async fn forget(&self, job: JobId) {
+        let shared = self.shared.clone();
+        off_thread(move || {
+            remove(&shared.data_dir.join(job.to_string()));
+            for log in shared.logs_of(job) {
+                let _ = fs::remove_file(log);
+            }
+        })
+        .await;
+    }
+}
+
+async fn off_thread(work: impl FnOnce() + Send + 'static) {
+    if let Err(error) = tokio::task::spawn_blocking(work).await {
+        tracing::warn!(%error, "a clean-up task broke");
+    }
+}
+
+fn remove(dir: &Path) {
+    match fs::remove_dir_all(dir) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            tracing::warn!(dir = %dir.display(), %error, "local state of a worker could not be removed");
         }
+        Ok(()) | Err(_) => {}
     }
 }
 
@@ -289,7 +328,7 @@ fn describe(end: &str, log_file: &Path) -> String {
     reason.chars().take(MAX_REASON).collect()
 }
 
-/// The last line of the log that tells of a panic or an error.
+/// The last line of the log that tells of a panic or was logged as an error.
 fn last_words(log_file: &Path) -> io::Result<Option<String>> {
     let mut file = File::open(log_file)?;
     let length = file.metadata()?.len();
@@ -298,8 +337,9 @@ fn last_words(log_file: &Path) -> io::Result<Option<String>> {
     file.take(LOG_TAIL).read_to_end(&mut bytes)?;
     let text = String::from_utf8_lossy(&bytes);
     let telling = |line: &&str| {
-        let line = line.to_ascii_lowercase();
-        line.contains("panicked") || line.contains("error")
+        line.contains("panicked at")
+            || line.contains(" ERROR ")
+            || line.to_ascii_lowercase().starts_with("error")
     };
     Ok(text
         .lines()
@@ -343,7 +383,6 @@ async fn signal(worker: WorkerHandle, name: &str) {
 
 #[cfg(test)]
 mod tests {
-    use millrace_types::JobId;
     use uuid::Uuid;
 
     use super::*;
@@ -376,7 +415,7 @@ mod tests {
     #[tokio::test]
     async fn a_worker_gets_its_options_and_its_end_is_told_with_its_last_words() {
         let dir = tempfile::tempdir().unwrap();
-        let script = r#"echo "$@"; echo "an ERROR: no space"; echo bye; exit 3"#;
+        let script = r#"echo "$@"; echo "Error: no space"; echo "WARN an error"; exit 3"#;
         let provisioner = provisioner(dir.path(), script);
         let (sender, mut exits) = mpsc::unbounded_channel();
         let start = worker();
@@ -385,7 +424,7 @@ mod tests {
         assert_eq!(exit.worker, start.worker);
         assert_eq!(
             exit.reason,
-            "a worker ended with exit code 3; its last words: an ERROR: no space"
+            "a worker ended with exit code 3; its last words: Error: no space"
         );
         let log = fs::read_to_string(provisioner.shared.log_file(handle)).unwrap();
         let first = log.lines().next().unwrap();
@@ -402,6 +441,9 @@ mod tests {
         assert!(data_dir.is_dir());
         provisioner.clean(handle).await;
         assert!(!data_dir.exists());
+        assert_eq!(provisioner.shared.logs_of(start.job).len(), 1);
+        provisioner.forget(start.job).await;
+        assert!(provisioner.shared.logs_of(start.job).is_empty());
     }
 
     #[tokio::test]

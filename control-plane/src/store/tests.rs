@@ -362,14 +362,15 @@ async fn requests_show_at_once_and_reach_the_driver() {
         .await
         .unwrap();
     assert_eq!(record.state, JobState::Running);
-    let changes = store.changes().await.unwrap();
+    let mut changes = store.changes().await.unwrap();
     let stopping = store
         .stop_job(&tenant(), lease.job, StopMode::Drain)
         .await
         .unwrap();
     assert_eq!(stopping.state, JobState::Stopping);
-    let mut changes = changes;
     assert_eq!(changes.next().await.unwrap(), Some(lease.job));
+    // It holds a connection, which the end of the test would wait for.
+    drop(changes);
     let driven = store.load_job(&lease).await.unwrap();
     assert_eq!(
         (driven.command, driven.observed_command, driven.stop_mode),

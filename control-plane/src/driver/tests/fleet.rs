@@ -11,7 +11,7 @@ use millrace_protocol::v1::{
     worker_server::{Worker, WorkerServer},
 };
 use millrace_state::{KeyedSnapshot, SlotSnapshot};
-use millrace_types::{JobSpec, SubtaskIndex, WorkerId};
+use millrace_types::{JobId, JobSpec, SubtaskIndex, WorkerId};
 use parking_lot::Mutex;
 use tokio::{net::TcpListener, sync::mpsc};
 use tokio_stream::wrappers::{TcpListenerStream, UnboundedReceiverStream};
@@ -45,6 +45,7 @@ struct Pretender {
     state: Mutex<State>,
     exits: Mutex<ExitSender>,
     end: CancellationToken,
+    hung: CancellationToken,
 }
 
 #[derive(Default)]
@@ -107,6 +108,14 @@ impl Fleet {
             .expect("a worker")
     }
 
+    /// One worker's process hangs: its stream breaks and it answers nothing, but it is there.
+    pub(super) fn hang_one(&self) {
+        let workers = self.shared.workers.lock();
+        let worker = workers.values().next().expect("a worker");
+        worker.hung.cancel();
+        worker.state.lock().stream = None;
+    }
+
     pub(super) fn kill_one(&self, reason: &str) {
         let victim = self.shared.workers.lock().keys().next().copied();
         let victim = victim.expect("a worker");
@@ -163,6 +172,7 @@ impl Provisioner for Fleet {
             state: Mutex::default(),
             exits: Mutex::new(exits),
             end: end.clone(),
+            hung: CancellationToken::new(),
         });
         let service = WorkerServer::new(Served(pretender.clone(), worker.worker));
         tokio::spawn(async move {
@@ -210,6 +220,8 @@ impl Provisioner for Fleet {
     }
 
     async fn clean(&self, _: WorkerHandle) {}
+
+    async fn forget(&self, _: JobId) {}
 }
 
 impl Pretender {
@@ -226,7 +238,11 @@ impl Pretender {
         self.shared.calls.lock().push(call);
     }
 
-    fn fence(&self, epoch: u64) -> Result<(), Status> {
+    /// Lets a call in, unless it comes from a former driver.
+    async fn enter(&self, epoch: u64) -> Result<(), Status> {
+        if self.hung.is_cancelled() {
+            std::future::pending::<()>().await;
+        }
         let mut state = self.state.lock();
         if epoch < state.epoch {
             return Err(Status::permission_denied("a driver with a higher epoch"));
@@ -276,7 +292,7 @@ impl Worker for Served {
         &self,
         request: Request<v1::AttachRequest>,
     ) -> Result<Response<Events>, Status> {
-        self.0.fence(request.get_ref().epoch)?;
+        self.0.enter(request.get_ref().epoch).await?;
         let (sender, receiver) = mpsc::unbounded_channel();
         let mut state = self.0.state.lock();
         state.stream = Some(sender);
@@ -292,7 +308,7 @@ impl Worker for Served {
         request: Request<v1::DeployRequest>,
     ) -> Result<Response<v1::DeployResponse>, Status> {
         let request = request.into_inner();
-        self.0.fence(request.epoch)?;
+        self.0.enter(request.epoch).await?;
         self.0.call(format!(
             "deploy version {} from `{}`",
             request.version, request.restore_manifest
@@ -329,7 +345,7 @@ impl Worker for Served {
         &self,
         request: Request<v1::ExecutionRequest>,
     ) -> Result<Response<v1::Ack>, Status> {
-        self.0.fence(request.get_ref().epoch)?;
+        self.0.enter(request.get_ref().epoch).await?;
         self.0.call("start".into());
         self.0.state.lock().status.set_state(WorkerState::Running);
         Ok(Response::new(v1::Ack {}))
@@ -340,7 +356,7 @@ impl Worker for Served {
         request: Request<v1::TriggerCheckpointRequest>,
     ) -> Result<Response<v1::Ack>, Status> {
         let request = request.into_inner();
-        self.0.fence(request.epoch)?;
+        self.0.enter(request.epoch).await?;
         let state = self.0.state.lock();
         let spec = state.spec.as_ref().expect("a deployed spec");
         for subtask in &state.subtasks {
@@ -387,7 +403,7 @@ impl Worker for Served {
         request: Request<v1::NotifyCheckpointRequest>,
     ) -> Result<Response<v1::Ack>, Status> {
         let request = request.into_inner();
-        self.0.fence(request.epoch)?;
+        self.0.enter(request.epoch).await?;
         let mut state = self.0.state.lock();
         if request.completed {
             state.status.last_notified_checkpoint = request.checkpoint_id;
@@ -413,7 +429,7 @@ impl Worker for Served {
         &self,
         request: Request<v1::ExecutionRequest>,
     ) -> Result<Response<v1::Ack>, Status> {
-        self.0.fence(request.get_ref().epoch)?;
+        self.0.enter(request.get_ref().epoch).await?;
         self.0.call("drain".into());
         self.0.drain_all();
         Ok(Response::new(v1::Ack {}))
@@ -423,7 +439,7 @@ impl Worker for Served {
         &self,
         request: Request<v1::ExecutionRequest>,
     ) -> Result<Response<v1::Ack>, Status> {
-        self.0.fence(request.get_ref().epoch)?;
+        self.0.enter(request.get_ref().epoch).await?;
         self.0.call("cancel".into());
         self.0.forget();
         Ok(Response::new(v1::Ack {}))
@@ -433,7 +449,7 @@ impl Worker for Served {
         &self,
         request: Request<v1::AttachRequest>,
     ) -> Result<Response<v1::Ack>, Status> {
-        self.0.fence(request.get_ref().epoch)?;
+        self.0.enter(request.get_ref().epoch).await?;
         self.0.call("shutdown".into());
         self.0.forget();
         Ok(Response::new(v1::Ack {}))
