@@ -5,6 +5,7 @@ mod calc;
 mod group;
 mod harness;
 pub(super) mod nodes;
+mod random;
 mod session;
 pub(super) mod text;
 mod window;
