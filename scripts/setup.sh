@@ -16,15 +16,23 @@ need() {
         missing+=("$package")
     fi
 }
+# Whether one of the files is there; patterns that match nothing stay as they are.
+one_of() {
+    local file
+    for file in "$@"; do
+        [ -e "$file" ] && return 0
+    done
+    return 1
+}
 has_postgres() {
-    [ -n "${MILLRACE_POSTGRES_BIN:-}" ] && return 0
-    command -v initdb || ls /usr/lib/postgresql/*/bin/initdb /usr/pgsql-*/bin/initdb \
-        /opt/homebrew/opt/postgresql*/bin/initdb /usr/local/pgsql/bin/initdb 2>/dev/null | grep -q .
+    [ -n "${MILLRACE_POSTGRES_BIN:-}" ] || command -v initdb ||
+        one_of /usr/lib/postgresql/*/bin/initdb /usr/pgsql-*/bin/initdb \
+            /opt/homebrew/opt/postgresql*/bin/initdb /usr/local/pgsql/bin/initdb
 }
 has_libclang() {
-    [ -n "${LIBCLANG_PATH:-}" ] && return 0
-    ls /usr/lib/llvm-*/lib/libclang*.so* /usr/lib/*/libclang*.so* /usr/lib64/libclang*.so* \
-        /opt/homebrew/opt/llvm/lib/libclang* 2>/dev/null | grep -q .
+    [ -n "${LIBCLANG_PATH:-}" ] ||
+        one_of /usr/lib/llvm-*/lib/libclang*.so* /usr/lib/*/libclang*.so* /usr/lib64/libclang*.so* \
+            /opt/homebrew/opt/llvm/lib/libclang*
 }
 
 need build-essential command -v cc

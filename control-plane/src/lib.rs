@@ -27,4 +27,5 @@ pub use self::{
     live::OutputRow,
     server::{ControlPlane, ControlPlaneError, run, start},
     sql::{CompileFailure, Compiler},
+    store::StoreError,
 };
