@@ -21,10 +21,8 @@ pub(crate) fn assignable(from: &DataType, to: &DataType) -> bool {
         (Null, _) => true,
         (a, Float64 | Decimal128(_, _)) => a.is_numeric(),
         (a, Float32) => rank(a).is_some() || matches!(a, Decimal128(_, _)),
-        (Timestamp(_, a), Timestamp(_, b)) => {
-            a.is_some() == b.is_some() || b.is_some() || a.is_some()
-        }
-        (Date32, Timestamp(_, _)) => true,
+        (Timestamp(_, a), Timestamp(_, b)) => a == b,
+        (Timestamp(_, None), Date32 | Time32(_)) => true,
         (List(a), List(b)) => assignable(a.data_type(), b.data_type()),
         (Map(a, _), Map(b, _)) => assignable(a.data_type(), b.data_type()),
         (Struct(a), Struct(b)) => {

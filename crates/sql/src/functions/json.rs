@@ -28,7 +28,7 @@ use path::Path;
 use scan::{Shape, Slice, compact, document, quote, unescape};
 
 pub(super) const FUNCTIONS: &[Definition] = &[
-    Definition::new("$IS_JSON", &[Str, Str], Returns::Boolean, is_json),
+    Definition::new("$IS_JSON", &[Str, Str], Returns::Boolean, is_json).nulls(Nulls::Never),
     Definition::new(
         "$JSON_EXISTS",
         &[Str, Str, Str],
@@ -138,18 +138,18 @@ fn object_types(types: &[DataType], _: &[Option<ScalarValue>]) -> Types {
     Ok((types.to_vec(), DataType::Utf8))
 }
 
+/// False for null.
 fn is_json(call: &Call) -> Result<ColumnarValue> {
     let text = call.strings(0)?;
     let kind = call.strings(1)?.get(0).unwrap_or("VALUE");
     call.make_booleans(|row| {
-        Ok(text
-            .get(row)
-            .map(|text| match document(text).map(|value| value.shape) {
-                None => false,
-                Some(Shape::Object) => matches!(kind, "VALUE" | "OBJECT"),
-                Some(Shape::Array) => matches!(kind, "VALUE" | "ARRAY"),
-                Some(_) => matches!(kind, "VALUE" | "SCALAR"),
-            }))
+        let shape = text.get(row).and_then(document).map(|value| value.shape);
+        Ok(Some(match shape {
+            None => false,
+            Some(Shape::Object) => matches!(kind, "VALUE" | "OBJECT"),
+            Some(Shape::Array) => matches!(kind, "VALUE" | "ARRAY"),
+            Some(_) => matches!(kind, "VALUE" | "SCALAR"),
+        }))
     })
 }
 

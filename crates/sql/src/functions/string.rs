@@ -1,5 +1,5 @@
 //! String functions: case, length, trimming, padding, cutting, joining.
-//! Positions and lengths count characters, from 1.
+//! Positions and lengths count characters, from 1, unless said otherwise.
 
 use arrow::datatypes::Int32Type;
 use datafusion_common::{Result, exec_err};
@@ -293,6 +293,7 @@ fn right(call: &Call) -> Result<ColumnarValue> {
     })
 }
 
+/// Lengths count UTF-16 units, as in Flink: a character beyond the basic plane counts twice.
 fn pad(call: &Call, on_left: bool) -> Result<ColumnarValue> {
     let (text, length, with) = (call.strings(0)?, call.longs(1)?, call.strings(2)?);
     call.make_strings(|row, out| {
@@ -310,12 +311,21 @@ fn pad(call: &Call, on_left: bool) -> Result<ColumnarValue> {
         if length > MAX_MADE_BYTES / 4 {
             return exec_err!("padding to {length} characters makes too long a string");
         }
-        let have = count(text);
+        let have = text.encode_utf16().count();
         if have >= length {
-            out.push_str(&text[..byte_of(text, length)]);
+            let mut units = 0;
+            out.extend(text.chars().take_while(|c| {
+                units += c.len_utf16();
+                units <= length
+            }));
             return Ok(Some(()));
         }
-        let padding = with.chars().cycle().take(length - have);
+        let mut missing = length - have;
+        let padding = with.chars().cycle().take_while(|c| {
+            let fits = c.len_utf16() <= missing;
+            missing = missing.saturating_sub(c.len_utf16());
+            fits
+        });
         if on_left {
             out.extend(padding);
             out.push_str(text);

@@ -46,6 +46,7 @@ fn strings() {
         ("LPAD(a, b, c)", "'hi', 1, '??'", "h"),
         ("RPAD(a, b, c)", "'hi', 5, 'xy'", "hixyx"),
         ("LPAD(a, b, c)", "'hi', -1, 'x'", "NULL"),
+        ("LPAD(a, b, c)", "'a😀b', 5, '*-'", "*a😀b"),
         ("SUBSTRING(a FROM b)", "'hello', 2", "ello"),
         ("SUBSTRING(a FROM b FOR c)", "'hello', 2, 2", "el"),
         ("SUBSTR(a, b, c)", "'hello', -3, 2", "ll"),
@@ -368,6 +369,7 @@ fn json() {
     for (expression, arguments, expected) in [
         ("a IS JSON", "'{}'", "TRUE"),
         ("a IS JSON ARRAY", "'{}'", "FALSE"),
+        ("a IS JSON", "CAST(NULL AS STRING)", "FALSE"),
         ("a IS NOT JSON SCALAR", "'[1]'", "TRUE"),
         ("JSON_EXISTS(a, '$.a')", document, "TRUE"),
         ("JSON_EXISTS(a, '$.z')", document, "FALSE"),

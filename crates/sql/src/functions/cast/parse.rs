@@ -258,7 +258,11 @@ fn parse_time_millis(text: &str) -> Option<i32> {
 pub(in crate::functions) fn parse_timestamp_nanos(text: &str) -> Option<i128> {
     let text = text.trim();
     let text = text.strip_suffix('Z').unwrap_or(text);
-    let date = parse_date(text)?;
+    let (day, _) = text.split_once([' ', 'T']).unwrap_or((text, ""));
+    if day.matches('-').count() != 2 {
+        return None;
+    }
+    let date = parse_date(day)?;
     let time = match text.find([' ', 'T']) {
         Some(at) => parse_time(text[at + 1..].trim())?,
         None => NaiveTime::MIN,
@@ -325,5 +329,8 @@ mod tests {
         assert_eq!(nanos("2021-02-29"), None);
         assert_eq!(nanos("2020-02-29 25:00:00"), None);
         assert_eq!(nanos("yesterday"), None);
+        // A year alone is a date, but no timestamp.
+        assert_eq!(nanos("2020"), None);
+        assert!(parse_date("2020").is_some());
     }
 }
