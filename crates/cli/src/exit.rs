@@ -19,7 +19,7 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    pub(crate) fn new(code: u8, text: impl Into<String>) -> anyhow::Error {
+    pub(crate) fn error(code: u8, text: impl Into<String>) -> anyhow::Error {
         anyhow::Error::new(Failure {
             code,
             text: text.into(),

@@ -128,7 +128,7 @@ impl JobFile {
                 file,
                 spec: Box::new(spec),
             }),
-            Err(reason) => Err(Failure::new(
+            Err(reason) => Err(Failure::error(
                 exit::BAD_INPUT,
                 format!(
                     "error: {file} is not a job spec: {reason}\n  hint: `millrace jobs create --help` shows one"
@@ -159,7 +159,7 @@ fn read_text(path: &Path) -> anyhow::Result<String> {
             .context("cannot read stdin")?;
     } else {
         let refused = |error: &std::io::Error| {
-            Failure::new(
+            Failure::error(
                 exit::BAD_INPUT,
                 format!("error: cannot read {}: {error}", path.display()),
             )
@@ -170,7 +170,7 @@ fn read_text(path: &Path) -> anyhow::Result<String> {
             .map_err(|error| refused(&error))?;
     }
     if bytes.len() as u64 > MAX_BYTES {
-        return Err(Failure::new(
+        return Err(Failure::error(
             exit::BAD_INPUT,
             format!(
                 "error: {} is larger than {} MiB",
@@ -186,7 +186,7 @@ fn read_text(path: &Path) -> anyhow::Result<String> {
             .filter(|byte| **byte == b'\n')
             .count()
             + 1;
-        Failure::new(
+        Failure::error(
             exit::BAD_INPUT,
             format!(
                 "error: {} is not UTF-8 text: line {line} holds other bytes",

@@ -52,7 +52,7 @@ pub(super) async fn run(args: RunArgs, format: OutputFormat) -> anyhow::Result<(
     progress.phase("starting Postgres and the control plane");
     let service = tokio::select! {
         service = start(&home, compiler) => service?,
-        () = signals.next() => return Err(Failure::new(exit::INTERRUPTED, "")),
+        () = signals.next() => return Err(Failure::error(exit::INTERRUPTED, "")),
     };
     let ended = run_on(
         &service,
@@ -113,7 +113,9 @@ async fn run_on(
         progress,
         signals,
     };
-    follow.to_the_end(output::spawn(rows, format, shape)).await
+    follow
+        .until_it_ends(output::spawn(rows, format, shape))
+        .await
 }
 
 /// Compiles the script here first: what is wrong with it is told without starting anything.
@@ -132,7 +134,7 @@ async fn compile(
     spec.restart.initial_delay = Millis(200);
     spec.restart.max_delay = Millis::from_secs(5);
     spec.restart.degraded_after = 3;
-    let refused = |text: String| Failure::new(exit::BAD_INPUT, text.trim_end());
+    let refused = |text: String| Failure::error(exit::BAD_INPUT, text.trim_end());
     if args.workers > args.parallelism {
         return Err(refused(format!(
             "error: --workers {} is more than --parallelism {}: every worker needs at least one subtask",
@@ -265,15 +267,15 @@ fn conclude(ending: Ending, checkpoint_dir: Option<&Path>) -> anyhow::Result<()>
             Ok(())
         }
         Ending::ReaderGone => Ok(()),
-        Ending::Failed(reason) => Err(Failure::new(
+        Ending::Failed(reason) => Err(Failure::error(
             exit::FAILED,
             format!("error: the job failed: {reason}"),
         )),
-        Ending::Interrupted { saved } => Err(Failure::new(
+        Ending::Interrupted { saved } => Err(Failure::error(
             exit::INTERRUPTED,
             format!("stopped{}", goes_on(saved)),
         )),
-        Ending::TimedOut { saved } => Err(Failure::new(
+        Ending::TimedOut { saved } => Err(Failure::error(
             exit::TIMED_OUT,
             format!("stopped: --timeout ran out{}", goes_on(saved)),
         )),

@@ -31,7 +31,7 @@ pub(super) async fn run(
             show(std::slice::from_ref(&savepoint), format)?;
             if savepoint.status == SavepointStatus::Failed {
                 let reason = savepoint.failure.as_deref().unwrap_or("no reason is known");
-                return Err(Failure::new(
+                return Err(Failure::error(
                     exit::FAILED,
                     format!("error: savepoint {} failed: {reason}", savepoint.id),
                 ));

@@ -32,5 +32,5 @@ pub(super) fn explain_error(error: CallError, file: &JobFile) -> anyhow::Error {
 fn sql_failure(problem: &Problem, file: &JobFile) -> anyhow::Error {
     let (name, source) = file.source();
     let text = problem_text::of_script(problem, &name, source);
-    Failure::new(exit::BAD_INPUT, text.trim_end())
+    Failure::error(exit::BAD_INPUT, text.trim_end())
 }

@@ -26,7 +26,7 @@ fn read(args: &SqlArgs) -> anyhow::Result<(Script, JobSpec)> {
     let mut spec = JobSpec::new(script.job_name(), script.sql());
     spec.parallelism = args.parallelism;
     spec.validate().map_err(|error| {
-        Failure::new(exit::BAD_INPUT, format!("error: {}: {error}", script.file))
+        Failure::error(exit::BAD_INPUT, format!("error: {}: {error}", script.file))
     })?;
     Ok((script, spec))
 }
@@ -54,7 +54,7 @@ async fn validate(args: &SqlArgs, format: OutputFormat) -> anyhow::Result<()> {
     if valid {
         Ok(())
     } else {
-        Err(Failure::new(exit::BAD_INPUT, ""))
+        Err(Failure::error(exit::BAD_INPUT, ""))
     }
 }
 
@@ -64,7 +64,7 @@ async fn explain(args: &SqlArgs, format: OutputFormat) -> anyhow::Result<()> {
         Ok(explained) => explained,
         Err(problem) => {
             let text = problem_text::of_script(&problem, &script.file, &script.text);
-            return Err(Failure::new(exit::BAD_INPUT, text.trim_end()));
+            return Err(Failure::error(exit::BAD_INPUT, text.trim_end()));
         }
     };
     match format {

@@ -147,7 +147,7 @@ pub(super) async fn delete(
 fn refuse_failed(job: &JobView) -> anyhow::Result<()> {
     if job.state == JobState::Failed {
         let reason = job.reason.as_deref().unwrap_or("no reason is known");
-        return Err(Failure::new(
+        return Err(Failure::error(
             exit::FAILED,
             format!("error: job {} failed: {reason}", job.name),
         ));

@@ -57,24 +57,23 @@ enum Stopping {
 }
 
 impl Follow<'_> {
-    pub(super) async fn to_the_end(mut self, mut printing: Printing) -> anyhow::Result<Ending> {
+    pub(super) async fn until_it_ends(mut self, mut printing: Printing) -> anyhow::Result<Ending> {
         let deadline = self.timeout.map(|timeout| Instant::now() + timeout);
         let mut look = tokio::time::interval(LOOK);
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut last_progress = Instant::now();
         let mut last_event = 0;
         let mut stopping: Option<(Stopping, Instant)> = None;
+        let mut all_printed = false;
         let job = loop {
             tokio::select! {
-                printed = &mut printing.task, if !printing.task.is_finished() || stopping.is_none() => {
-                    match reader_gone(printed)? {
-                        true => {
-                            self.stop(StopMode::Now).await?;
-                            return Ok(Ending::ReaderGone);
-                        }
-                        // Every row is out: the state follows within moments.
-                        false => break self.wait_for_end().await?,
+                printed = &mut printing.task, if !all_printed => {
+                    if reader_gone(printed)? {
+                        self.stop(StopMode::Now).await?;
+                        return Ok(Ending::ReaderGone);
                     }
+                    // Every row is out: the state follows within moments.
+                    all_printed = true;
                 }
                 () = self.signals.next() => match stopping {
                     None => {
@@ -116,7 +115,7 @@ impl Follow<'_> {
                 }
             }
         };
-        if !printing.task.is_finished() {
+        if !all_printed {
             match tokio::time::timeout(LAST_ROWS, &mut printing.task).await {
                 Ok(printed) => {
                     if reader_gone(printed)? {
@@ -163,17 +162,6 @@ impl Follow<'_> {
     async fn look(&self) -> anyhow::Result<Option<JobView>> {
         let path = self.client.job_path(&self.job.to_string(), "")?;
         optional(self.client.get::<JobView>(&path, &[]).await)
-    }
-
-    async fn wait_for_end(&self) -> anyhow::Result<JobView> {
-        loop {
-            if let Some(job) = self.look().await?
-                && !job.state.is_active()
-            {
-                return Ok(job);
-            }
-            tokio::time::sleep(LOOK).await;
-        }
     }
 
     /// Shows warnings and errors of the job's history.
