@@ -137,10 +137,6 @@ impl Source for NexmarkSource {
             .collect()
     }
 
-    fn restored_splits_win(&self) -> bool {
-        true
-    }
-
     fn open(
         &self,
         split: &SplitState,
@@ -229,10 +225,6 @@ impl Source for DatagenSource {
             .iter()
             .map(|split| split_state(&self.node.table, split.index, split))
             .collect()
-    }
-
-    fn restored_splits_win(&self) -> bool {
-        true
     }
 
     fn open(

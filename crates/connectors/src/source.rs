@@ -98,10 +98,11 @@ pub trait Source: Send + Sync {
         None
     }
 
-    /// When true, splits found in a snapshot replace the listing (generators, whose splits depend
-    /// on the parallelism they were first started with).
-    fn restored_splits_win(&self) -> bool {
-        false
+    /// What the splits are a listing of. A source that lists once does so again after a restore
+    /// only if this has changed (by a new version of the job): what has appeared in the same
+    /// place since the first start is not read.
+    fn listing(&self) -> String {
+        String::new()
     }
 
     /// Opens a split at its position.

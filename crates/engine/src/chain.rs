@@ -15,7 +15,7 @@ use crate::{
 #[derive(Debug)]
 pub struct TaskError {
     pub operator: String,
-    pub error: OperatorError,
+    pub error: Box<OperatorError>,
 }
 
 /// The channels of one outgoing edge.
@@ -156,7 +156,7 @@ impl Chain {
             Ok(()) => Ok(out.take()),
             Err(error) => Err(TaskError {
                 operator: node.name.clone(),
-                error,
+                error: Box::new(error),
             }),
         }
     }
@@ -193,7 +193,7 @@ impl Chain {
                 };
                 sent.map_err(|error| TaskError {
                     operator: node.name.clone(),
-                    error,
+                    error: Box::new(error),
                 })?;
             }
             if !node.edges.is_empty() {

@@ -26,6 +26,9 @@ use crate::{
     watermark_split::segments,
 };
 
+#[cfg(test)]
+mod tests;
+
 /// Splits that one subtask has open at a time: bounds file handles and buffers.
 const MAX_OPEN_SPLITS: usize = 64;
 
@@ -117,9 +120,15 @@ impl SourceTask {
         }
         let source = task.config.source.clone();
         let (subtask, parallelism) = (task.config.subtask, task.config.parallelism);
-        if records.is_empty() || !source.restored_splits_win() {
+        let listing = source.listing();
+        let was_listed = records.iter().any(|record| record.listing == listing);
+        if !was_listed || source.discovery_interval_ms().is_some() {
             let listed = source.splits(parallelism).map_err(connector)?;
-            records.extend(listed.into_iter().map(SplitRecord::new));
+            records.extend(
+                listed
+                    .into_iter()
+                    .map(|split| SplitRecord::new(split, &listing)),
+            );
         }
         let mut known = BTreeSet::new();
         for record in records {
@@ -287,8 +296,9 @@ impl SourceTask {
             return Ok(());
         };
         let found = discovery.take();
+        let listing = self.config.source.listing();
         for split in found.map_err(|error| self.fault(connector(error)))? {
-            self.add(SplitRecord::new(split));
+            self.add(SplitRecord::new(split, &listing));
         }
         Ok(())
     }
@@ -492,7 +502,7 @@ impl SourceTask {
     fn fault(&self, error: OperatorError) -> TaskError {
         TaskError {
             operator: self.chain.nodes()[0].name.clone(),
-            error,
+            error: Box::new(error),
         }
     }
 }

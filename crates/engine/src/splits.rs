@@ -13,6 +13,8 @@ pub struct SplitRecord {
     pub format: u32,
     #[serde(flatten)]
     pub split: SplitState,
+    /// What it was found in.
+    pub listing: String,
     /// The split's watermark: rows already judged late stay late after a restore.
     pub watermark: i64,
     /// Read to its end. Kept so that a listing that still shows it does not start it over.
@@ -20,10 +22,11 @@ pub struct SplitRecord {
 }
 
 impl SplitRecord {
-    pub fn new(split: SplitState) -> Self {
+    pub fn new(split: SplitState, listing: &str) -> Self {
         SplitRecord {
             format: 1,
             split,
+            listing: listing.to_owned(),
             watermark: i64::MIN,
             ended: false,
         }

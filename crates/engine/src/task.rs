@@ -9,6 +9,9 @@ use crate::{
     watermark::{CombinedWatermark, WatermarkChange},
 };
 
+#[cfg(test)]
+mod tests;
+
 /// One channel that the task reads.
 pub struct InputChannel {
     /// Input position of the root node.

@@ -187,7 +187,7 @@ mod tests {
                 became_idle: true
             }
         );
-        assert_eq!(combined.set_idle(1).became_idle, false);
+        assert!(!combined.set_idle(1).became_idle);
     }
 
     #[test]

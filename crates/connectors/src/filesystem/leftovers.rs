@@ -27,10 +27,11 @@ pub(super) fn remove(directory: &Path, prefix: &str, own: &str) -> io::Result<()
         let name = name.to_string_lossy();
         let leftover =
             name.starts_with(prefix) && name.ends_with(".staged") && !name.starts_with(own);
-        if leftover && let Err(error) = fs::remove_file(entry.path()) {
-            if error.kind() != io::ErrorKind::NotFound {
-                return Err(error);
-            }
+        if leftover
+            && let Err(error) = fs::remove_file(entry.path())
+            && error.kind() != io::ErrorKind::NotFound
+        {
+            return Err(error);
         }
     }
     Ok(())

@@ -23,7 +23,7 @@ enum Body {
         written: u64,
     },
     Columns {
-        writer: ParquetFileWriter<BufWriter<File>>,
+        writer: Box<ParquetFileWriter<BufWriter<File>>>,
     },
 }
 
@@ -62,6 +62,7 @@ impl PartFile {
         part.body = Some(match format.parquet_compression() {
             Some(compression) => Body::Columns {
                 writer: ParquetFileWriter::new(writer, schema.clone(), compression)
+                    .map(Box::new)
                     .map_err(|error| part.fault(&error))?,
             },
             None => {

@@ -89,6 +89,10 @@ impl Source for FilesystemSource {
         self.options.monitor_interval_ms
     }
 
+    fn listing(&self) -> String {
+        self.options.path.clone()
+    }
+
     fn open(
         &self,
         split: &SplitState,

@@ -46,9 +46,12 @@ fn sink_error(pairs: &[(&str, &str)]) -> Option<String> {
     sink(&node).err().map(|error| error.0)
 }
 
+/// Options, and what the error says.
+type Case<'a> = (&'a [(&'a str, &'a str)], &'a [&'a str]);
+
 #[test]
 fn unknown_connectors_and_options() {
-    let sources: &[(&[(&str, &str)], &[&str])] = &[
+    let sources: &[Case<'_>] = &[
         (&[], &["table `t` has no 'connector' option"]),
         (
             &[("connector", "filesytem")],

@@ -63,9 +63,12 @@ fn values_are_read_with_their_units() {
     }
 }
 
+/// Options, and what the error says.
+type Case<'a> = (&'a [(&'a str, &'a str)], &'a [&'a str]);
+
 #[test]
 fn what_is_wrong_is_told() {
-    let cases: &[(&[(&str, &str)], &[&str])] = &[
+    let cases: &[Case<'_>] = &[
         (
             &[("source.monitor-intervall", "1 s")],
             &[

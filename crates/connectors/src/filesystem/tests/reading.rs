@@ -21,11 +21,14 @@ fn parquet_file() -> Vec<u8> {
     ]))
 }
 
+/// Name, format, content and further options.
+type File<'a> = (&'a str, &'a str, Vec<u8>, &'a [(&'a str, &'a str)]);
+
 #[test]
 fn the_same_rows_from_every_format() {
     let dir = tempfile::tempdir().unwrap();
     let no_header: &[(&str, &str)] = &[("csv.header", "false")];
-    let files: Vec<(&str, &str, Vec<u8>, &[(&str, &str)])> = vec![
+    let files: Vec<File<'_>> = vec![
         ("a.json", "json", JSON.into(), &[]),
         ("b.json.gz", "json", gzip(JSON.as_bytes()), &[]),
         ("c.csv", "csv", CSV.into(), &[]),

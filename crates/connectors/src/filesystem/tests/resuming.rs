@@ -32,12 +32,15 @@ fn parquet_file(rows_of_it: usize) -> Vec<u8> {
     parquet(&rows(&values))
 }
 
-fn files() -> Vec<(
+/// Name, format, content and further options.
+type File = (
     &'static str,
     &'static str,
     Vec<u8>,
     Vec<(&'static str, &'static str)>,
-)> {
+);
+
+fn files() -> Vec<File> {
     vec![
         ("a.json", "json", json().into(), vec![]),
         ("a.json.gz", "json", gzip(json().as_bytes()), vec![]),
