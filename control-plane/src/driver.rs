@@ -22,6 +22,7 @@ mod desired;
 mod garbage;
 mod inbox;
 mod job_task;
+mod messages;
 mod patience;
 mod plan;
 mod replica;

@@ -77,8 +77,7 @@ impl JobTask {
                 | Input::Acknowledged { .. }
                 | Input::Declined { .. }
                 | Input::Persisted { .. }
-                | Input::PersistFailed { .. }
-                | Input::Interrupted { .. } => Vec::new(),
+                | Input::PersistFailed { .. } => Vec::new(),
             },
             Some(coordinator) => coordinator
                 .step(input, ambient::now_ms())

@@ -146,14 +146,13 @@ impl JobTask {
         while Instant::now() < deadline {
             let mut client = client.clone();
             match timed(CALL_LIMIT, client.attach(request.clone())).await {
-                Ok(mut events) => match events.message().await {
-                    Ok(Some(event)) => {
-                        if let Some(v1::worker_event::Event::Status(status)) = event.event {
-                            return Ok(Some(status));
-                        }
+                Ok(mut events) => {
+                    if let Ok(Some(event)) = events.message().await
+                        && let Some(v1::worker_event::Event::Status(status)) = event.event
+                    {
+                        return Ok(Some(status));
                     }
-                    Ok(None) | Err(_) => {}
-                },
+                }
                 Err(status) if super::connection::is_fenced(&status) => return Err(End::Fenced),
                 Err(status) => {
                     tracing::debug!(worker = %row.id, reason = words(&status), "a worker does not answer");

@@ -146,11 +146,6 @@ impl Coordinator {
                     self.give_up(reason, now_ms, &mut outputs);
                 }
             }
-            Input::Interrupted { reason } => {
-                if matches!(self.flight, Flight::Collecting { .. }) {
-                    self.give_up(reason, now_ms, &mut outputs);
-                }
-            }
         }
         self.advance(now_ms, &mut outputs);
         outputs

@@ -101,8 +101,6 @@ pub enum Input {
         checkpoint: CheckpointId,
         reason: String,
     },
-    /// A worker's events were interrupted: acknowledgements may be lost.
-    Interrupted { reason: String },
 }
 
 /// What to do about it, in order.

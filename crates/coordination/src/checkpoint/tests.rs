@@ -340,22 +340,6 @@ fn a_drained_stop_waits_for_the_inputs_to_end() {
 }
 
 #[test]
-fn an_interruption_gives_up_what_is_in_flight() {
-    let mut coordinator = Coordinator::new(setup(), 0);
-    let _ = coordinator.step(Input::Tick, 1_000);
-    let outputs = coordinator.step(
-        Input::Interrupted {
-            reason: "connection lost".into(),
-        },
-        1_100,
-    );
-    assert!(
-        matches!(&outputs[..], [Output::Abort { .. }]),
-        "{outputs:?}"
-    );
-}
-
-#[test]
 fn an_adopted_execution_repeats_the_notification_and_gives_up_the_rest() {
     for (notified, repeated) in [(8, true), (9, false)] {
         let adopted = Adopted {
