@@ -185,7 +185,9 @@ impl<V: Kept, P: Presence, S: Seen> Sets<V, P, S> {
                         member.noted = true;
                         self.changed.push((group as u32, V::own(value)));
                     }
-                    if member.presence.is_none() {
+                    // Under tracking it stays until its deletion is written: to miss it would mean
+                    // to look for it in the state table, where it still is.
+                    if member.presence.is_none() && !self.tracking {
                         let (member, _) = entry.remove();
                         self.members -= 1;
                         self.heap_bytes -= member.value.heap_bytes() + member.presence.heap_bytes();
@@ -210,27 +212,6 @@ impl<V: Kept, P: Presence, S: Seen> Sets<V, P, S> {
                 });
                 (come, gone)
             }
-        }
-    }
-
-    fn entry<'a>(
-        &self,
-        group: u32,
-        member: &Member<V, P, S>,
-        cell: &'a mut Vec<u8>,
-        counts: &'a mut Vec<(usize, i64)>,
-    ) -> ValueEntry<'a> {
-        cell.clear();
-        counts.clear();
-        member.value.encode(&self.options.input, cell);
-        member
-            .presence
-            .each(|call, count| counts.push((call, count)));
-        ValueEntry {
-            group,
-            value: cell,
-            counts,
-            seen_ms: member.seen.or(self.now_ms),
         }
     }
 }
@@ -348,31 +329,52 @@ impl<V: Kept, P: Presence, S: Seen> ValueSets for Sets<V, P, S> {
     fn take_changes(&mut self, visit: &mut dyn FnMut(ValueEntry<'_>)) {
         let (mut cell, mut counts) = (Vec::new(), Vec::new());
         for (group, value) in std::mem::take(&mut self.changed) {
-            let (hash, set) = (V::hash(value.by_ref()), group as usize);
-            let is = |member: &Member<V, P, S>| member.value.is(value.by_ref());
-            if let Some(member) = self.by_group[set].find_mut(hash, is) {
+            let slot = self.by_group[group as usize].entry(
+                V::hash(value.by_ref()),
+                |member| member.value.is(value.by_ref()),
+                |member| V::hash(member.value.by_ref()),
+            );
+            cell.clear();
+            counts.clear();
+            value.encode(&self.options.input, &mut cell);
+            let mut seen_ms = self.now_ms;
+            if let Entry::Occupied(mut slot) = slot {
+                let member = slot.get_mut();
                 member.noted = false;
-            }
-            match self.by_group[set].find(hash, is) {
-                Some(member) => visit(self.entry(group, member, &mut cell, &mut counts)),
-                None => {
-                    cell.clear();
-                    value.encode(&self.options.input, &mut cell);
-                    visit(ValueEntry {
-                        group,
-                        value: &cell,
-                        counts: &[],
-                        seen_ms: self.now_ms,
-                    });
+                member
+                    .presence
+                    .each(|call, count| counts.push((call, count)));
+                seen_ms = member.seen.or(self.now_ms);
+                if counts.is_empty() {
+                    let (member, _) = slot.remove();
+                    self.members -= 1;
+                    self.heap_bytes -= member.value.heap_bytes() + member.presence.heap_bytes();
                 }
             }
+            visit(ValueEntry {
+                group,
+                value: &cell,
+                counts: &counts,
+                seen_ms,
+            });
         }
     }
 
     fn each(&self, group: u32, visit: &mut dyn FnMut(ValueEntry<'_>)) {
         let (mut cell, mut counts) = (Vec::new(), Vec::new());
         for member in &self.by_group[group as usize] {
-            visit(self.entry(group, member, &mut cell, &mut counts));
+            cell.clear();
+            counts.clear();
+            member.value.encode(&self.options.input, &mut cell);
+            member
+                .presence
+                .each(|call, count| counts.push((call, count)));
+            visit(ValueEntry {
+                group,
+                value: &cell,
+                counts: &counts,
+                seen_ms: member.seen.or(self.now_ms),
+            });
         }
     }
 

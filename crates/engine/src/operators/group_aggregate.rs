@@ -260,10 +260,15 @@ impl Operator for GroupAggregate {
 
     fn snapshot(
         &mut self,
-        _: CheckpointId,
+        checkpoint: CheckpointId,
         snapshot: &mut OperatorSnapshot,
     ) -> Result<(), OperatorError> {
-        self.state.snapshot(snapshot)
+        self.state.snapshot(checkpoint, snapshot)
+    }
+
+    fn checkpoint_complete(&mut self, checkpoint: CheckpointId) -> Result<(), OperatorError> {
+        self.state.evict(checkpoint);
+        Ok(())
     }
 
     fn state_size(&self) -> StateSize {

@@ -7,13 +7,15 @@
 //!
 //! Invariants: a group that is not in memory is in the table or empty. A group without rows
 //! keeps its number until the next barrier has written its deletion. Only groups that did not
-//! change since the last barrier are evicted, so what is evicted is readable from the table.
+//! change since the snapshot of a checkpoint that is complete are evicted, so what is evicted is
+//! readable from the table.
 
 use std::sync::Arc;
 
 use arrow::array::ArrayRef;
 use millrace_dataflow::{GroupAggregateNode, KeyGroup};
 use millrace_state::Table;
+use millrace_types::CheckpointId;
 
 use super::state_layout::StateLayouts;
 use crate::{
@@ -37,6 +39,8 @@ struct Meta {
     batch: u32,
     dirty: bool,
     persisted: bool,
+    /// The checkpoint whose snapshot wrote it last.
+    written_by: CheckpointId,
 }
 
 pub(crate) struct GroupState {
@@ -337,10 +341,10 @@ impl GroupState {
         }
     }
 
-    /// Writes what changed since the last barrier, removes what is empty, and evicts if memory
-    /// is over budget.
+    /// Writes what changed since the last barrier and removes what is empty.
     pub(crate) fn snapshot(
         &mut self,
+        checkpoint: CheckpointId,
         snapshot: &mut OperatorSnapshot,
     ) -> Result<(), OperatorError> {
         let Some(store) = &self.store else {
@@ -390,12 +394,10 @@ impl GroupState {
             store.layouts.encode(&self.set, *group, &mut payload);
             delta.put(place, &key, meta.written_at, &payload);
             meta.persisted = true;
+            meta.written_by = checkpoint;
         }
         snapshot.delta(delta);
         store.layouts.snapshot(&self.node.state_id, snapshot);
-        // Groups still marked dirty are not evicted: their entries become readable only when
-        // the slot freezes this snapshot.
-        self.evict(store.budget_bytes);
         for group in dirty {
             self.metas[group as usize].dirty = false;
             if self.metas[group as usize].rows == 0 {
@@ -405,7 +407,13 @@ impl GroupState {
         Ok(())
     }
 
-    fn evict(&mut self, budget: usize) {
+    /// A checkpoint is complete: if memory is over budget, evicts groups that have not changed
+    /// since its snapshot, those first that were not changed for the longest time.
+    pub(crate) fn evict(&mut self, complete: CheckpointId) {
+        let budget = match &self.store {
+            Some(store) => store.budget_bytes,
+            None => return,
+        };
         let size = self.state_size();
         if size.bytes as usize <= budget || size.entries == 0 {
             return;
@@ -414,10 +422,12 @@ impl GroupState {
             .metas
             .iter()
             .enumerate()
-            .filter(|(_, meta)| meta.rows != 0 && !meta.dirty && meta.persisted)
+            .filter(|(_, meta)| {
+                meta.rows != 0 && !meta.dirty && meta.persisted && meta.written_by <= complete
+            })
             .map(|(group, meta)| (meta.written_at, group as u32))
             .collect();
-        // A fifth more than needed, so that not every barrier evicts.
+        // A fifth more than needed, so that not every checkpoint evicts.
         let per_group = (size.bytes / size.entries).max(1) as usize;
         let wanted = (size.bytes as usize - budget + budget / 5) / per_group + 1;
         if wanted < clean.len() {

@@ -333,6 +333,7 @@ impl Run<'_> {
             let frozen = subtask.store.freeze(checkpoint, snapshot.deltas);
             let dir = subtask._dir.path().join(format!("cut-{checkpoint}"));
             drop(frozen.persist(&dir).unwrap());
+            subtask.operator.checkpoint_complete(checkpoint).unwrap();
         }
         (restored, results)
     }
