@@ -19,6 +19,7 @@ mod math;
 mod regex;
 mod registry;
 mod search;
+mod select;
 mod string;
 mod structure;
 mod temporal;
@@ -27,6 +28,7 @@ pub(crate) use arithmetic::{Arithmetic, DecimalArithmetic, decimal_result};
 pub use call::Clock;
 pub(crate) use call::{Context, FlinkFunction};
 pub(crate) use registry::{Nulls, lookup, names};
+pub(crate) use select::{SELECT, Select};
 pub(crate) use structure::{AddInterval, FieldAccess};
 
 use registry::Definition;

@@ -7,7 +7,10 @@ use datafusion_expr::{Expr, expr::InList};
 
 use crate::{
     flink_type::type_name,
-    functions::cast::{double_text, float_text, format_date, format_time, format_timestamp_ms},
+    functions::{
+        SELECT,
+        cast::{double_text, float_text, format_date, format_time, format_timestamp_ms},
+    },
 };
 
 /// The text of an expression, with columns named by `column`.
@@ -88,6 +91,13 @@ pub(crate) fn expr_text(expr: &Expr, column: &dyn Fn(&str) -> String) -> String 
             let arguments: Vec<String> = call.args.iter().map(text).collect();
             let name = call.name();
             match (name, arguments.as_slice()) {
+                (SELECT, [branches @ .., otherwise]) => {
+                    let branches: Vec<String> = branches
+                        .chunks_exact(2)
+                        .map(|pair| format!("WHEN {} THEN {}", pair[0], pair[1]))
+                        .collect();
+                    format!("CASE {} ELSE {otherwise} END", branches.join(" "))
+                }
                 (field, [row]) if field.starts_with('.') => format!("{row}{field}"),
                 ("+" | "-" | "*" | "/" | "%", [left, right]) => format!("({left} {name} {right})"),
                 _ => format!("{name}({})", arguments.join(", ")),

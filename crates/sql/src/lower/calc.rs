@@ -13,10 +13,10 @@ use millrace_dataflow::{CalcNode, ChangelogMode, NodeId, NodeKind};
 
 use super::{
     Lowering,
-    common::{Shared, share},
+    common::{Shared, share, take_fields},
     forward,
     graph::NodeSpec,
-    scalar::{expr_type, plan_scalar},
+    scalar::{expr_type, is_trivial, plan_scalar},
 };
 use crate::{
     bind::guarded,
@@ -122,12 +122,20 @@ impl Lowering<'_> {
             projection,
         } = chain;
         let (mut exprs, columns): (Vec<Expr>, Vec<Column>) = projection.into_iter().unzip();
-        let shared = share(&mut predicates, &mut exprs);
         let mode = self.graph.node(base).mode;
+        let mut base = base;
+        if !predicates.is_empty() {
+            let fields = take_fields(&mut predicates, &mut exprs);
+            if !fields.is_empty() {
+                let rest: Vec<&Expr> = predicates.iter().chain(&exprs).collect();
+                let (carried, carried_columns) = self.carry(base, &rest, fields)?;
+                base = self.calc(base, vec![], carried, carried_columns, mode, None)?;
+            }
+        }
+        let shared = share(&mut predicates, &mut exprs);
         let time_column = super::time_column(rel);
         let (before, after): (Vec<Shared>, Vec<Shared>) =
             shared.into_iter().partition(|shared| shared.before_filter);
-        let mut base = base;
         if !before.is_empty() {
             let rest: Vec<&Expr> = predicates
                 .iter()
@@ -241,18 +249,6 @@ fn calc_name(calc: &CalcNode) -> String {
     match &calc.predicate {
         Some(predicate) => format!("Calc: {columns} where {}", short(&predicate.text, 60)),
         None => format!("Calc: {columns}"),
-    }
-}
-
-/// Whether an expression costs nothing to repeat.
-fn is_trivial(expr: &Expr) -> bool {
-    match expr {
-        Expr::Column(_) | Expr::Literal(_, _) => true,
-        // A field of a row is a pointer away.
-        Expr::ScalarFunction(call) => {
-            call.name().starts_with('.') && call.args.iter().all(is_trivial)
-        }
-        _ => false,
     }
 }
 

@@ -3,11 +3,12 @@
 //! An expression that can fail is only taken out of places where it is evaluated for every
 //! row anyway. One that cannot may be computed for rows that would not have needed it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion_expr::{Expr, Operator};
 
+use super::scalar::is_trivial;
 use crate::{
     bind::{can_fail, expr_text},
     rel::column_ref,
@@ -70,6 +71,55 @@ pub(super) fn share(predicates: &mut [Expr], projection: &mut [Expr]) -> Vec<Sha
         });
     }
     shared
+}
+
+/// Takes the fields of rows out that a filter would otherwise copy whole.
+pub(super) fn take_fields(predicates: &mut [Expr], projection: &mut [Expr]) -> Vec<Shared> {
+    let mut fields: BTreeMap<String, Expr> = BTreeMap::new();
+    let mut whole: BTreeSet<String> = BTreeSet::new();
+    for expr in predicates.iter().chain(projection.iter()) {
+        find_fields(expr, &mut fields, &mut whole);
+    }
+    // A row that is needed as a whole is copied anyway.
+    fields.retain(|_, field| {
+        let roots = field.column_refs();
+        roots.iter().all(|root| !whole.contains(&root.name))
+    });
+    let mut taken = vec![];
+    for (text, expr) in fields {
+        // No column has a dot in its name unless a script asks for it; then it stays.
+        if whole.contains(&text) {
+            continue;
+        }
+        for place in predicates.iter_mut().chain(projection.iter_mut()) {
+            *place = replace(place, &expr, &text);
+        }
+        taken.push(Shared {
+            name: text,
+            expr,
+            before_filter: true,
+        });
+    }
+    taken
+}
+
+/// Collects outermost field accesses, and the columns that are used otherwise.
+fn find_fields(expr: &Expr, fields: &mut BTreeMap<String, Expr>, whole: &mut BTreeSet<String>) {
+    match expr {
+        Expr::Column(column) => {
+            whole.insert(column.name.clone());
+        }
+        Expr::ScalarFunction(call) if call.name().starts_with('.') && is_trivial(expr) => {
+            fields.insert(expr_text(expr, &str::to_string), expr.clone());
+        }
+        _ => {
+            let visited = expr.apply_children(|child| {
+                find_fields(child, fields, whole);
+                Ok(TreeNodeRecursion::Continue)
+            });
+            debug_assert!(visited.is_ok());
+        }
+    }
 }
 
 fn size(expr: &Expr) -> usize {

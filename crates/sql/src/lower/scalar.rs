@@ -4,7 +4,10 @@
 use std::sync::{Arc, LazyLock};
 
 use arrow::datatypes::{DataType, Field, SchemaRef};
-use datafusion_common::{DFSchema, DataFusionError};
+use datafusion_common::{
+    DFSchema, DataFusionError,
+    tree_node::{Transformed, TreeNode},
+};
 use datafusion_expr::{
     Expr, ExprSchemable, execution_props::ExecutionProps,
     physical_planning_context::PhysicalPlanningContext, simplify::SimplifyContext,
@@ -17,6 +20,7 @@ use millrace_dataflow::ScalarExpr;
 use crate::{
     bind::{can_fail, expr_text},
     diagnostic::{Outcome, fail},
+    functions::Select,
     rel::Column,
 };
 
@@ -36,6 +40,43 @@ pub(super) fn plan_scalar(expr: &Expr, column: &Column, input: &SchemaRef) -> Ou
             ),
         ),
     }
+}
+
+/// Whether an expression costs nothing to repeat.
+pub(super) fn is_trivial(expr: &Expr) -> bool {
+    match expr {
+        Expr::Column(_) | Expr::Literal(_, _) => true,
+        // A field of a row is a pointer away.
+        Expr::ScalarFunction(call) => {
+            call.name().starts_with('.') && call.args.iter().all(is_trivial)
+        }
+        _ => false,
+    }
+}
+
+/// Replaces every CASE without costly or fallible parts by a selection over whole columns.
+fn select_cheap_branches(expr: Expr, schema: &DFSchema) -> Result<Expr, DataFusionError> {
+    let replaced = expr.transform_up(|inner| {
+        let Expr::Case(case) = &inner else {
+            return Ok(Transformed::no(inner));
+        };
+        let cheap = case.expr.is_none()
+            && !case.when_then_expr.is_empty()
+            && case.else_expr.as_deref().is_none_or(is_trivial)
+            && case
+                .when_then_expr
+                .iter()
+                .all(|(when, then)| is_trivial(then) && !can_fail(when) && !when.is_volatile());
+        if !cheap {
+            return Ok(Transformed::no(inner));
+        }
+        let data_type = inner.get_type(schema)?;
+        match inner {
+            Expr::Case(case) => Ok(Transformed::yes(Select::of(case, data_type))),
+            other => Ok(Transformed::no(other)),
+        }
+    })?;
+    Ok(replaced.data)
 }
 
 /// The type and nullability of an expression over `input`.
@@ -66,6 +107,7 @@ fn try_plan(
             simplified = candidate;
         }
     }
+    simplified = select_cheap_branches(simplified, &schema)?;
     let planned = simplified.get_type(schema.as_ref())?;
     if planned != column.data_type {
         simplified = Expr::Cast(datafusion_expr::Cast::new(

@@ -103,27 +103,31 @@ fn query_5_counts_per_hop_in_two_phases() {
         4,
     );
     let expected = "\
-[5] Sink: s
+[6] Sink: s
     writes auction BIGINT, num BIGINT, starttime TIMESTAMP(3), endtime TIMESTAMP(3)
-  [4] Calc: auction, num, starttime, endtime
+  [5] Calc: auction, num, starttime, endtime
       auction
       num = agg0
       starttime = window_start
       endtime = window_end
-    [3] Global HOP 10 s every 2 s: COUNT(*) by auction
+    [4] Global HOP 10 s every 2 s: COUNT(*) by auction
         HOP 10 s every 2 s over dateTime
         agg0 = COUNT(*)
-      hash(auction) ← [2] Local HOP 10 s every 2 s: COUNT(*) by auction
+      hash(auction) ← [3] Local HOP 10 s every 2 s: COUNT(*) by auction
           HOP 10 s every 2 s over dateTime
           agg0 = COUNT(*)
-        [1] Calc: auction, dateTime where (event_type = 2)
+        [2] Calc: auction, dateTime where (event_type = 2)
             where (event_type = 2)
             auction = bid.auction
             dateTime
-          [0] Source: datagen
-              reads event_type INT, person ROW<id BIGINT, name STRING, emailAddress STRING, creditCard STRING, city STRING, state STRING, dateTime TIMESTAMP(3), extra STRING>, auction ROW<id BIGINT, itemName STRING, description STRING, initialBid BIGINT, reserve BIGINT, dateTime TIMESTAMP(3), expires TIMESTAMP(3), seller BIGINT, category BIGINT, extra STRING>, bid ROW<auction BIGINT, bidder BIGINT, price BIGINT, channel STRING, url STRING, dateTime TIMESTAMP(3), extra STRING>
-              dateTime = CASE WHEN (event_type = 0) THEN person.dateTime WHEN (event_type = 1) THEN auction.dateTime ELSE bid.dateTime END
-              watermark for dateTime: ADD_INTERVAL[-4000 ms](dateTime), idle after 60000 ms
+          [1] Calc: event_type, dateTime, bid.auction
+              event_type
+              dateTime
+              bid.auction
+            [0] Source: datagen
+                reads event_type INT, person ROW<id BIGINT, name STRING, emailAddress STRING, creditCard STRING, city STRING, state STRING, dateTime TIMESTAMP(3), extra STRING>, auction ROW<id BIGINT, itemName STRING, description STRING, initialBid BIGINT, reserve BIGINT, dateTime TIMESTAMP(3), expires TIMESTAMP(3), seller BIGINT, category BIGINT, extra STRING>, bid ROW<auction BIGINT, bidder BIGINT, price BIGINT, channel STRING, url STRING, dateTime TIMESTAMP(3), extra STRING>
+                dateTime = CASE WHEN (event_type = 0) THEN person.dateTime WHEN (event_type = 1) THEN auction.dateTime ELSE bid.dateTime END
+                watermark for dateTime: ADD_INTERVAL[-4000 ms](dateTime), idle after 60000 ms
 ";
     assert_eq!(text, expected);
 }
@@ -152,7 +156,7 @@ fn query_11_sessions_in_both_syntaxes() {
     );
     assert_eq!(function, group);
     assert!(
-        function.contains("[2] SESSION 10 s: COUNT(*) by bidder"),
+        function.contains("[3] SESSION 10 s: COUNT(*) by bidder"),
         "{function}"
     );
     assert!(!function.contains("Local"));
