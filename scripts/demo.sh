@@ -38,7 +38,7 @@ rows=""
 stop() {
     trap - EXIT INT TERM
     for pid in $rows $service; do
-        kill -INT "$pid" 2>/dev/null || true
+        kill -TERM "$pid" 2>/dev/null || true
     done
     [ -n "$service" ] && wait "$service" 2>/dev/null
     exit "${1:-0}"

@@ -33,7 +33,12 @@ pub(crate) struct UpArgs {
     #[command(flatten)]
     pub(crate) service: ServiceArgs,
     /// A Postgres server to use instead of a private one.
-    #[arg(long, env = "MILLRACE_DATABASE_URL", value_name = "URL")]
+    #[arg(
+        long,
+        env = "MILLRACE_DATABASE_URL",
+        hide_env_values = true,
+        value_name = "URL"
+    )]
     pub(crate) database_url: Option<String>,
 }
 
@@ -66,7 +71,12 @@ pub(crate) struct ServiceArgs {
 #[command(verbatim_doc_comment)]
 pub(crate) struct ControlPlaneArgs {
     /// The Postgres database. The schema is made and migrated by the control plane.
-    #[arg(long, env = "MILLRACE_DATABASE_URL", value_name = "URL")]
+    #[arg(
+        long,
+        env = "MILLRACE_DATABASE_URL",
+        hide_env_values = true,
+        value_name = "URL"
+    )]
     pub(crate) database_url: String,
     /// Where workers keep their local state, and checkpoints if --storage-url does not say otherwise.
     #[arg(long, env = "MILLRACE_DATA_DIR", value_name = "DIR")]
@@ -134,6 +144,9 @@ pub(crate) struct WorkerArgs {
 /// Rows are JSON objects, one per line. Where results are updated, each line holds the row and
 /// what becomes of it: {"op":"+I","row":{…}} (+I new, -U old content, +U new content, -D gone).
 /// With several print tables, each line also names its table: {"table":"t","row":{…}}.
+///
+/// A job that recovers from a failure prints the rows since its last checkpoint again: only sinks
+/// that commit with checkpoints, such as files, hold every row once.
 ///
 /// Examples:
 ///

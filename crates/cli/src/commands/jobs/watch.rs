@@ -142,10 +142,11 @@ pub(super) async fn output(
         .nodes
         .iter()
         .filter(|node| node.kind == "sink")
+        .filter(|node| args.table.is_none() || node.table == args.table)
         .collect();
     let shape = Shape {
         updating: sinks.iter().any(|sink| sink.changelog != "append"),
-        several: sinks.len() > 1 && args.table.is_none(),
+        several: sinks.len() > 1,
     };
     let mut printer = RowPrinter::new(std::io::stdout(), format, shape);
     let mut stream = client
