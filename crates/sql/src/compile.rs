@@ -8,7 +8,7 @@ use std::{
 };
 
 use datafusion_sql::sqlparser::{
-    ast::{Ident, Query},
+    ast::{Ident, Query, SelectItem, SetExpr, Spanned},
     tokenizer::Span,
 };
 use millrace_dataflow::Dataflow;
@@ -78,6 +78,13 @@ pub struct Compiled {
     pub statements: Vec<StatementInfo>,
     pub warnings: Vec<Diagnostic>,
     pub(crate) meanings: crate::lower::Meanings,
+}
+
+impl Compiled {
+    /// The plan of the whole script, as text and as a graph.
+    pub fn explanation(&self) -> Explanation {
+        Explanation::new(&self.dataflow, &self.meanings)
+    }
 }
 
 /// Stack for compiling: expressions nest as deep as the bounds of the script allow.
@@ -381,7 +388,7 @@ impl Session<'_> {
                         return Err(Box::new(
                             Diagnostic::error(
                                 "type-mismatch",
-                                insert.table.span,
+                                item_span(&insert.query, source).unwrap_or(insert.table.span),
                                 format!(
                                     "column `{}` of `{}` is {}, but the query's column `{}` is {}",
                                     field.name(),
@@ -462,6 +469,22 @@ impl Session<'_> {
             meanings,
         })
     }
+}
+
+/// Where the query computes the column, if it says so itself.
+fn item_span(query: &Query, column: usize) -> Option<Span> {
+    let SetExpr::Select(select) = query.body.as_ref() else {
+        return None;
+    };
+    let items = &select.projection;
+    let plain = items.iter().all(|item| {
+        matches!(
+            item,
+            SelectItem::UnnamedExpr(_) | SelectItem::ExprWithAlias { .. }
+        )
+    });
+    let span = items.get(column).filter(|_| plain)?.span();
+    (span.start.line > 0).then_some(span)
 }
 
 /// Positions in the sink's schema that an INSERT writes, in the order of the query's columns.

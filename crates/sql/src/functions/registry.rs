@@ -129,6 +129,19 @@ impl Definition {
         self
     }
 
+    /// The name as scripts write it.
+    fn shown(&self) -> &'static str {
+        match self.name {
+            "$ELEMENT_AT" | "$MAP_VALUE" => "[…]",
+            "$IS_JSON" => "IS JSON",
+            "$SIMILAR_TO" => "SIMILAR TO",
+            "$BETWEEN_SYMMETRIC" => "BETWEEN",
+            "$FLOOR_TO" => "FLOOR",
+            "$CEIL_TO" => "CEIL",
+            name => name.trim_start_matches('$'),
+        }
+    }
+
     /// The types to coerce the arguments to and the result type.
     pub(crate) fn resolve(
         &self,
@@ -154,7 +167,7 @@ impl Definition {
             };
             return Err(format!(
                 "{} takes {expected} {noun}, not {}",
-                self.name,
+                self.shown(),
                 types.len()
             ));
         }
@@ -167,7 +180,7 @@ impl Definition {
                     return Err(format!(
                         "argument {} of {} must be {}, not {}",
                         i + 1,
-                        self.name,
+                        self.shown(),
                         kind_name(kind),
                         type_name(data_type)
                     ));
@@ -186,7 +199,8 @@ impl Definition {
             Returns::TimestampLtz3 => timestamp_ms(true),
             Returns::Argument(i) => coerced[i].clone(),
             Returns::Computed(resolver) => {
-                return resolver(&coerced, literals).map_err(|why| format!("{}: {why}", self.name));
+                return resolver(&coerced, literals)
+                    .map_err(|why| format!("{}: {why}", self.shown()));
             }
         };
         Ok((coerced, result))

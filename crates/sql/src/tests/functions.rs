@@ -594,3 +594,58 @@ fn guards_protect_what_can_fail() {
     );
     assert_eq!(rows.unwrap(), [["2"]]);
 }
+
+#[test]
+fn the_documentation_lists_all_functions() {
+    let page = include_str!("../../../../docs/sql-functions.md");
+    let (there, planned) = page.split_once("## Not there yet").unwrap();
+    let words = |text: &str| -> std::collections::BTreeSet<String> {
+        text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_')
+            .map(str::to_string)
+            .collect()
+    };
+    let documented = words(there);
+    for name in crate::bind::function_names().filter(|name| *name != "||") {
+        assert!(
+            documented.contains(name),
+            "{name} is missing in docs/sql-functions.md"
+        );
+    }
+    let documented = words(planned);
+    for name in crate::functions::PLANNED {
+        assert!(
+            documented.contains(*name),
+            "{name} is missing among the planned functions"
+        );
+    }
+    // What the page names in code by itself exists.
+    let forms = [
+        "TRIM",
+        "IF",
+        "MOD",
+        "POSITION",
+        "EXTRACT",
+        "GROUPING",
+        "GROUPING_ID",
+    ];
+    for (at, _) in there.match_indices('`').step_by(2) {
+        let name: String = there[at + 1..].chars().take_while(|c| *c != '`').collect();
+        let is_function = name.len() > 1
+            && there[..at].contains("## Strings")
+            && !there[..at].contains("## Aggregates")
+            && name
+                .chars()
+                .all(|c| c.is_ascii_uppercase() || c == '_' || c.is_ascii_digit());
+        let clauses = ["WHERE", "AND", "OR", "RETURNING", "TIMESTAMP_LTZ"];
+        if is_function
+            && !clauses.contains(&name.as_str())
+            && !forms.contains(&name.as_str())
+            && !name.starts_with("JSON_")
+        {
+            assert!(
+                crate::functions::lookup(&name).is_some(),
+                "{name} is documented but missing"
+            );
+        }
+    }
+}
