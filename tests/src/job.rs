@@ -42,7 +42,7 @@ pub fn spec(name: &str, sql: &str, shape: Shape) -> Value {
         "sql": sql,
         "parallelism": shape.parallelism,
         "checkpointing": {"interval": format!("{} ms", shape.checkpoint_interval.as_millis())},
-        "restart": {"initial-delay": "100 ms", "max-delay": "1 s", "degraded-after": 50},
+        "restart": {"initial-delay": "100 ms", "max-delay": "1 s", "degraded-after": 8},
         "resources": {"workers": shape.workers, "memory-mib": 512},
     })
 }
@@ -108,6 +108,8 @@ impl Job {
                 "stopped" => wanted == "finished",
                 _ => false,
             };
+            // It tries on, but with one failure over and over.
+            let over = over || view["condition"] == "degraded";
             if over || Instant::now() > deadline {
                 let why = view["reason"].as_str().unwrap_or("no reason given");
                 bail!(

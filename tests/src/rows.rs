@@ -157,7 +157,8 @@ fn read_csv(path: &Path) -> Result<Vec<Value>> {
 fn read_parquet(path: &Path) -> Result<Vec<Value>> {
     let reader = ParquetRecordBatchReaderBuilder::try_new(File::open(path)?)?.build()?;
     let mut lines = Vec::new();
-    let builder = arrow::json::WriterBuilder::new().with_explicit_nulls(true)
+    let builder = arrow::json::WriterBuilder::new()
+        .with_explicit_nulls(true)
         .with_timestamp_format("%Y-%m-%dT%H:%M:%S%.3f".to_owned());
     let mut writer = builder.build::<_, arrow::json::writer::LineDelimited>(&mut lines);
     for batch in reader {
