@@ -83,7 +83,10 @@ impl ControlPlane {
         let rest = self.rest.await.map_err(ControlPlaneError::Task)?;
         self.workers.await.map_err(ControlPlaneError::Task)??;
         // So that a server that is stopped next finds no sessions to break off.
-        if tokio::time::timeout(GRACE, self.store.pool().close()).await.is_err() {
+        if tokio::time::timeout(GRACE, self.store.pool().close())
+            .await
+            .is_err()
+        {
             tracing::warn!("connections to the database are still in use");
         }
         rest

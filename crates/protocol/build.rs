@@ -3,6 +3,8 @@
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("cargo:rerun-if-changed=proto/millrace.proto");
     let descriptors = protox::compile(["proto/millrace.proto"], ["proto"])?;
-    tonic_prost_build::configure().bytes(".millrace.v1.Frame.batch").compile_fds(descriptors)?;
+    tonic_prost_build::configure()
+        .bytes(".millrace.v1.Frame.batch")
+        .compile_fds(descriptors)?;
     Ok(())
 }
