@@ -1,6 +1,6 @@
 //! Performs what the checkpoint coordinator wants done, and collects the parts of a checkpoint.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use futures::future::join_all;
 use millrace_coordination::checkpoint::{Barrier, Coordinator, Input, Output};
@@ -14,7 +14,7 @@ use millrace_types::{CheckpointId, ExecutionId, SubtaskIndex};
 
 use super::{
     ambient, connection,
-    crew::{CALL_LIMIT, timed},
+    crew::CALL_LIMIT,
     inbox::Message,
     job_task::{Flow, JobTask, Work},
     patience::persist,
@@ -26,6 +26,7 @@ use crate::{
 
 /// Attempts to tell a worker that a checkpoint is complete, while it stays connected.
 const NOTIFY_ATTEMPTS: u32 = 5;
+const NOTIFY_PAUSE: Duration = Duration::from_millis(200);
 
 /// The parts of the barrier in flight.
 #[derive(Default)]
@@ -134,8 +135,10 @@ impl JobTask {
         let (crew, outbox) = (self.crew.clone(), self.outbox.clone());
         tokio::spawn(async move {
             let answers = join_all(crew.iter().map(|member| {
-                let (mut client, request) = (member.client.clone(), request.clone());
-                async move { timed(CALL_LIMIT, client.trigger_checkpoint(request)).await }
+                let request = request.clone();
+                member.call(CALL_LIMIT, async move |mut client| {
+                    client.trigger_checkpoint(request).await
+                })
             }))
             .await;
             for status in answers.into_iter().filter_map(std::result::Result::err) {
@@ -321,22 +324,31 @@ impl JobTask {
             r#final: completed && barrier.last,
         };
         for member in &self.crew {
-            let (mut client, request) = (member.client.clone(), request.clone());
-            let (worker, outbox) = (member.worker, self.outbox.clone());
+            let (member, request) = (member.clone(), request.clone());
+            let outbox = self.outbox.clone();
             tokio::spawn(async move {
                 // Workers that reconnect say what they know, and are told again.
                 for _ in 0..NOTIFY_ATTEMPTS {
-                    match timed(CALL_LIMIT, client.notify_checkpoint(request.clone())).await {
+                    let request = request.clone();
+                    let told = member
+                        .call(CALL_LIMIT, async move |mut client| {
+                            client.notify_checkpoint(request).await
+                        })
+                        .await;
+                    match told {
                         Ok(_) => return,
                         Err(status) if connection::is_fenced(&status) => {
                             outbox.send(Message::Fenced);
                             return;
                         }
                         Err(status) => {
-                            tracing::debug!(%worker, reason = connection::words(&status), "a worker could not be notified");
+                            tracing::debug!(worker = %member.worker, reason = connection::words(&status), "a worker could not be notified");
                         }
                     }
-                    tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+                    if member.gone.is_cancelled() {
+                        return;
+                    }
+                    tokio::time::sleep(NOTIFY_PAUSE).await;
                 }
             });
         }

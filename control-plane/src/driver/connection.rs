@@ -15,6 +15,7 @@ use millrace_types::{
     CheckpointId, ExecutionId, SubtaskIndex, SubtaskMetrics, WorkerId, WorkerMetrics,
 };
 use tokio::time::{Instant, sleep, timeout};
+use tokio_util::sync::CancellationToken;
 use tonic::{
     Code, Status,
     transport::{Channel, Endpoint},
@@ -59,6 +60,8 @@ pub(super) struct Connection {
     pub(super) client: Client,
     pub(super) live: Arc<LiveJob>,
     pub(super) outbox: Outbox,
+    /// Canceled when the worker is lost.
+    pub(super) gone: CancellationToken,
 }
 
 impl Connection {
@@ -67,17 +70,26 @@ impl Connection {
         let silence = self.shared.config.worker_silence;
         let mut heard = Instant::now();
         loop {
-            let problem = match self.attach().await {
-                Ok(mut events) => loop {
-                    match events.message().await {
-                        Ok(Some(event)) => {
-                            self.take(event).await;
-                            heard = Instant::now();
+            // However often it is tried, it is not tried for longer than the silence.
+            let patience = silence.saturating_sub(heard.elapsed()).max(RETRY);
+            let problem = match self.attach(patience).await {
+                Ok(mut events) => {
+                    let problem = loop {
+                        match events.message().await {
+                            Ok(Some(event)) => {
+                                self.take(event).await;
+                                heard = Instant::now();
+                            }
+                            Ok(None) => break "it closed the connection".to_owned(),
+                            Err(status) => break words(&status),
                         }
-                        Ok(None) => break "it closed the connection".to_owned(),
-                        Err(status) => break words(&status),
+                    };
+                    // An idle worker says nothing, but its connection has just been alive.
+                    if let Some(alive) = Instant::now().checked_sub(silence * 2 / 3) {
+                        heard = heard.max(alive);
                     }
-                },
+                    problem
+                }
                 Err(status) if status.code() == Code::PermissionDenied => {
                     self.outbox.send(Message::Fenced);
                     return;
@@ -85,6 +97,7 @@ impl Connection {
                 Err(status) => words(&status),
             };
             if heard.elapsed() >= silence {
+                self.gone.cancel();
                 self.outbox.send(Message::Lost {
                     worker: self.worker,
                     reason: format!(
@@ -100,12 +113,14 @@ impl Connection {
         }
     }
 
-    async fn attach(&mut self) -> Result<tonic::Streaming<v1::WorkerEvent>, Status> {
+    async fn attach(
+        &mut self,
+        patience: Duration,
+    ) -> Result<tonic::Streaming<v1::WorkerEvent>, Status> {
         let request = v1::AttachRequest {
             epoch: self.lease.epoch.0,
             job_id: self.lease.job.to_string(),
         };
-        let patience = self.shared.config.worker_silence;
         match timeout(patience, self.client.attach(request)).await {
             Ok(answer) => answer.map(tonic::Response::into_inner),
             Err(_) => Err(Status::deadline_exceeded("no answer")),

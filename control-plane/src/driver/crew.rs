@@ -12,7 +12,7 @@ use millrace_state::Layout;
 use millrace_types::{ExecutionId, WorkerId};
 use parking_lot::Mutex;
 use tokio::time::{sleep, timeout};
-use tokio_util::task::AbortOnDropHandle;
+use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 use tonic::Status;
 
 use super::{
@@ -46,6 +46,8 @@ pub(super) struct Member {
     pub(super) memory_mib: u32,
     pub(super) subtasks: Range<u32>,
     pub(super) client: Client,
+    /// The worker is lost: nobody need wait for its answers.
+    pub(super) gone: CancellationToken,
     /// Ends with the last clone of the member.
     _connection: Arc<AbortOnDropHandle<()>>,
 }
@@ -56,6 +58,21 @@ impl Member {
             job: lease.job,
             worker: self.worker,
             pid: self.pid,
+        }
+    }
+
+    /// Calls the worker, as long as it is there.
+    pub(super) async fn call<T, F>(
+        &self,
+        limit: Duration,
+        call: impl FnOnce(Client) -> F,
+    ) -> std::result::Result<T, Status>
+    where
+        F: Future<Output = std::result::Result<tonic::Response<T>, Status>>,
+    {
+        tokio::select! {
+            answer = timed(limit, call(self.client.clone())) => answer,
+            () = self.gone.cancelled() => Err(Status::unavailable("the worker is gone")),
         }
     }
 }
@@ -265,6 +282,7 @@ impl Yard {
                 return None;
             }
         };
+        let gone = CancellationToken::new();
         let connection = Connection {
             shared: self.shared.clone(),
             lease: self.lease.clone(),
@@ -273,6 +291,7 @@ impl Yard {
             client: client.clone(),
             live: self.live.clone(),
             outbox: self.outbox.clone(),
+            gone: gone.clone(),
         };
         Some(Member {
             worker: row.id,
@@ -282,6 +301,7 @@ impl Yard {
             memory_mib: row.memory_mib,
             subtasks: 0..0,
             client,
+            gone,
             _connection: Arc::new(AbortOnDropHandle::new(tokio::spawn(connection.run()))),
         })
     }
@@ -324,8 +344,10 @@ impl Yard {
             }
         };
         let answers = join_all(crew.iter().map(|member| {
-            let (mut client, request) = (member.client.clone(), request.clone());
-            async move { timed(DEPLOY_LIMIT, client.deploy(request)).await }
+            let request = request.clone();
+            member.call(DEPLOY_LIMIT, async move |mut client| {
+                client.deploy(request).await
+            })
         }))
         .await;
         self.answer(execution, answers, Event::Deployed { execution });
@@ -374,8 +396,10 @@ impl Yard {
     pub(super) async fn launch(self, execution: ExecutionId, crew: Vec<Member>) {
         let request = self.execution_request(execution);
         let answers = join_all(crew.iter().map(|member| {
-            let (mut client, request) = (member.client.clone(), request.clone());
-            async move { timed(CALL_LIMIT, client.start(request)).await }
+            let request = request.clone();
+            member.call(CALL_LIMIT, async move |mut client| {
+                client.start(request).await
+            })
         }))
         .await;
         self.answer(execution, answers, Event::Launched { execution });
@@ -385,8 +409,10 @@ impl Yard {
     pub(super) async fn drain(self, execution: ExecutionId, crew: Vec<Member>) {
         let request = self.execution_request(execution);
         let answers = join_all(crew.iter().map(|member| {
-            let (mut client, request) = (member.client.clone(), request.clone());
-            async move { timed(CALL_LIMIT, client.drain(request)).await }
+            let request = request.clone();
+            member.call(CALL_LIMIT, async move |mut client| {
+                client.drain(request).await
+            })
         }))
         .await;
         for status in answers.into_iter().filter_map(std::result::Result::err) {

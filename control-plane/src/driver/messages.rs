@@ -155,7 +155,9 @@ impl JobTask {
     /// A worker does not work any more.
     async fn lost(&mut self, worker: WorkerId, reason: String) -> Flow {
         let known = self.crew.iter().any(|member| member.worker == worker);
-        self.crew.retain(|member| member.worker != worker);
+        for lost in self.crew.extract_if(.., |member| member.worker == worker) {
+            lost.gone.cancel();
+        }
         // One that was never in the crew was being started.
         let matters = known
             || matches!(

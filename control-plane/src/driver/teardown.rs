@@ -7,7 +7,7 @@ use millrace_protocol::v1;
 use millrace_types::{ExecutionId, WorkerId};
 
 use super::{
-    crew::{Member, Yard, handle, timed},
+    crew::{Member, Yard, handle},
     inbox::Message,
 };
 use crate::{provision::WorkerHandle, store::Result};
@@ -46,9 +46,13 @@ impl Yard {
         let survivors: Vec<WorkerId> = if keep {
             let request = self.execution_request(execution);
             let answers = join_all(crew.iter().map(|member| {
-                let (mut client, request) = (member.client.clone(), request.clone());
+                let request = request.clone();
                 async move {
-                    let answer = timed(CANCEL_LIMIT, client.cancel(request)).await;
+                    let answer = member
+                        .call(CANCEL_LIMIT, async move |mut client| {
+                            client.cancel(request).await
+                        })
+                        .await;
                     answer.is_ok().then_some(member.worker)
                 }
             }))
@@ -61,8 +65,10 @@ impl Yard {
                 job_id: self.lease.job.to_string(),
             };
             join_all(crew.iter().map(|member| {
-                let (mut client, request) = (member.client.clone(), request.clone());
-                async move { timed(CANCEL_LIMIT, client.shutdown(request)).await.ok() }
+                let request = request.clone();
+                member.call(CANCEL_LIMIT, async move |mut client| {
+                    client.shutdown(request).await
+                })
             }))
             .await;
             Vec::new()
