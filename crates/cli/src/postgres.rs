@@ -156,3 +156,46 @@ fn private_dir(path: &Path, account: Option<&Account>) -> anyhow::Result<PathBuf
     }
     Ok(path.to_path_buf())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As when the process is killed: nobody stops the server.
+    fn abandon(postgres: Postgres) -> Option<u32> {
+        postgres.supervisor.abort();
+        let shared = postgres.shared.clone();
+        let pid = shared.child.try_lock().ok()?.as_ref()?.id();
+        std::mem::forget(shared);
+        pid
+    }
+
+    #[tokio::test]
+    async fn a_cluster_is_made_once_taken_over_when_abandoned_and_stopped() {
+        let dir = tempfile::tempdir().unwrap();
+        let log = dir.path().join("postgres.log");
+        let start = || Postgres::start(dir.path(), &log, Durability::Ephemeral);
+
+        let first = start().await.unwrap();
+        let url = first.url().unwrap();
+        assert!(url.starts_with("postgres:///postgres?host=%2F"), "{url}");
+        let pid = abandon(first).unwrap();
+
+        let second = start().await.unwrap();
+        assert_eq!(second.url().unwrap(), url);
+        assert!(
+            second.shared.child.lock().await.is_none(),
+            "started a second server"
+        );
+        second.stop().await.unwrap();
+        let pid_file = dir.path().join("postgres/postmaster.pid");
+        assert!(!pid_file.exists(), "process {pid} was not stopped");
+
+        // What a server leaves behind that had no time to clean up, its number now another's.
+        std::fs::write(&pid_file, format!("{}\n", std::process::id())).unwrap();
+        let third = start().await.unwrap();
+        assert!(third.shared.child.lock().await.is_some());
+        third.stop().await.unwrap();
+        assert!(!pid_file.exists());
+    }
+}
