@@ -109,7 +109,7 @@ impl Kept for Box<[u8]> {
         encode_cells(column)
     }
 
-    fn at<'a>(column: &'a Cells, position: usize) -> &'a [u8] {
+    fn at(column: &Cells, position: usize) -> &[u8] {
         column.get(position)
     }
 

@@ -101,7 +101,7 @@ impl SessionAggregate {
             if let Some(clock) = &self.clock {
                 self.now = self.now.max(clock.now_ms());
             }
-            return Ok(vec![self.time.to_local(self.now); rows.num_rows()]);
+            return Ok(vec![self.time.local_of(self.now); rows.num_rows()]);
         };
         let column = rows.column(column);
         check_times(column, "the time attribute")?;
@@ -110,7 +110,7 @@ impl SessionAggregate {
             let time = &mut self.time;
             Ok(moments
                 .iter()
-                .map(|moment| time.to_local(*moment))
+                .map(|moment| time.local_of(*moment))
                 .collect())
         } else {
             Ok(moments.into_owned())

@@ -23,7 +23,7 @@ pub(crate) fn by_time(
     let (mut least, mut most) = check_times(column, "the time attribute")?;
     let moments = int_values(column.as_ref());
     let times: Cow<'_, [i64]> = if time.is_shifted() {
-        let local = moments.iter().map(|moment| time.to_local(*moment));
+        let local = moments.iter().map(|moment| time.local_of(*moment));
         Cow::Owned(local.collect())
     } else {
         moments
@@ -67,7 +67,7 @@ pub(crate) fn check_times(column: &ArrayRef, what: &str) -> Result<(i64, i64), O
     }
     let (least, most) = range(&int_values(column.as_ref()));
     for time in [least, most] {
-        if column.len() > 0 && time.unsigned_abs() > TIME_LIMIT as u64 {
+        if !column.is_empty() && time.unsigned_abs() > TIME_LIMIT as u64 {
             return Err(OperatorError::Data(format!(
                 "{what} is {time} ms since 1970 in a row: windows take times within ±{TIME_LIMIT} ms, filter out such rows or correct their unit"
             )));

@@ -156,7 +156,7 @@ impl WindowAggregate {
                 if let Some(clock) = &self.clock {
                     self.now = self.now.max(clock.now_ms());
                 }
-                let local = self.store.time.to_local(self.now);
+                let local = self.store.time.local_of(self.now);
                 Ok(vec![(SliceKey::ending(slicing.slice_end(local)), None)])
             }
             (Input::Attached { start, end }, _) => {

@@ -66,7 +66,7 @@ impl Operator for WindowAssign {
         };
         let mut windows = Assigned::default();
         for (row, moment) in moments.into_iter().enumerate() {
-            let slice = self.slicing.slice_end(self.time.to_local(moment));
+            let slice = self.slicing.slice_end(self.time.local_of(moment));
             for end in self.slicing.window_ends(slice) {
                 windows.rows.push(row as u64);
                 windows.starts.push(self.slicing.window_start(end));

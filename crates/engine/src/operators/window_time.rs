@@ -44,7 +44,7 @@ impl WindowTime {
     }
 
     /// The local time (ms, as if UTC) at a moment.
-    pub(crate) fn to_local(&mut self, moment: i64) -> i64 {
+    pub(crate) fn local_of(&mut self, moment: i64) -> i64 {
         let Some(zone) = self.zone else {
             return moment;
         };
@@ -119,7 +119,7 @@ mod tests {
     #[test]
     fn without_a_zone_time_stays() {
         let mut time = WindowTime::new(None).unwrap();
-        assert_eq!(time.to_local(-7), -7);
+        assert_eq!(time.local_of(-7), -7);
         assert_eq!(time.trigger(10), 9);
         assert_eq!(time.trigger(i64::MIN), i64::MIN);
     }
@@ -134,7 +134,7 @@ mod tests {
             ("2021-11-07T08:59:59", "2021-11-07T01:59:59"),
             ("2021-11-07T09:00:00", "2021-11-07T01:00:00"),
         ] {
-            assert_eq!(time.to_local(at(utc)), at(local), "{utc}");
+            assert_eq!(time.local_of(at(utc)), at(local), "{utc}");
         }
         for (local_end, complete) in [
             // Ordinary.
