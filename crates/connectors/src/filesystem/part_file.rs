@@ -119,6 +119,14 @@ impl PartFile {
         }
     }
 
+    /// Bytes of rows that are only in memory.
+    pub(super) fn buffered_bytes(&self) -> usize {
+        match &self.body {
+            Some(Body::Columns { writer }) => writer.memory_size(),
+            _ => 0,
+        }
+    }
+
     /// Completes the file on disk; it is still hidden, and its name not yet durable.
     pub(super) fn close(mut self) -> Result<StagedFile, String> {
         let path = &self.paths.staged;

@@ -32,6 +32,9 @@ use crate::{
 
 /// Files that one writer has open at most: beyond it the oldest one is closed.
 const MAX_OPEN_FILES: usize = 64;
+/// Rows that the open files of one writer hold in memory at most (Parquet keeps a row group
+/// until it is whole): beyond it the largest file is closed.
+const MAX_BUFFERED_BYTES: usize = 96 << 20;
 
 /// Writes a filesystem table.
 pub struct FilesystemSink {
@@ -42,6 +45,7 @@ pub struct FilesystemSink {
     schema: SchemaRef,
     columns: Vec<usize>,
     partitioning: Partitioning,
+    max_buffered_bytes: usize,
 }
 
 impl FilesystemSink {
@@ -75,7 +79,15 @@ impl FilesystemSink {
             columns,
             partitioning: Partitioning::new(full, partition_by, &options_read.default_partition),
             options: options_read,
+            max_buffered_bytes: MAX_BUFFERED_BYTES,
         })
+    }
+}
+
+#[cfg(test)]
+impl FilesystemSink {
+    pub(super) fn limit_buffer(&mut self, bytes: usize) {
+        self.max_buffered_bytes = bytes;
     }
 }
 
@@ -96,6 +108,7 @@ impl Sink for FilesystemSink {
             schema: self.schema.clone(),
             columns: self.columns.clone(),
             partitioning: self.partitioning.clone(),
+            max_buffered_bytes: self.max_buffered_bytes,
             context: context.clone(),
             next_file: 0,
             open: BTreeMap::new(),
@@ -111,6 +124,7 @@ struct FilesystemWriter {
     schema: SchemaRef,
     columns: Vec<usize>,
     partitioning: Partitioning,
+    max_buffered_bytes: usize,
     context: WriterContext,
     next_file: u64,
     /// By partition directory, relative to the table's.
@@ -158,7 +172,24 @@ impl FilesystemWriter {
         if full {
             self.close(&partition)?;
         }
-        Ok(())
+        self.free_memory()
+    }
+
+    fn free_memory(&mut self) -> Result<(), ConnectorError> {
+        loop {
+            let buffered: usize = self.open.values().map(PartFile::buffered_bytes).sum();
+            let largest = self
+                .open
+                .iter()
+                .max_by_key(|(_, file)| file.buffered_bytes());
+            match largest {
+                Some((partition, _)) if buffered > self.max_buffered_bytes => {
+                    let partition = partition.clone();
+                    self.close(&partition)?;
+                }
+                _ => return Ok(()),
+            }
+        }
     }
 
     fn create(&mut self, partition: &Path) -> Result<PartFile, ConnectorError> {

@@ -190,3 +190,31 @@ fn many_partitions() {
     assert_eq!(text.matches("{\"id\":1}").count(), 150);
     assert!(names(dir.path()).iter().all(|name| !is_staged(name)));
 }
+
+/// Rows of many Parquet files at once do not pile up in memory.
+#[test]
+fn buffered_rows_are_bounded() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = table_options(dir.path(), "parquet", &[]);
+    let mut sink = sink(&options, &columns(&["id", "name"]), &[1]);
+    let files_with = |sink: &crate::filesystem::FilesystemSink, execution: &str| {
+        let mut writer = sink.open(&context(execution, &Hand::default())).unwrap();
+        for id in 0..50 {
+            for name in ["a", "b", "c"] {
+                let batch = rows(&vec![(Some(id), Some(name), None); 2_000]);
+                writer
+                    .write(&batch.project(&[0, 1]).unwrap(), None)
+                    .unwrap();
+            }
+        }
+        writer.pre_commit().unwrap().len()
+    };
+    assert_eq!(files_with(&sink, "one"), 3);
+    sink.limit_buffer(200 << 10);
+    assert!(files_with(&sink, "two") > 3);
+    let read = input::read_all(&input::node(
+        table_options(&dir.path().join("name=a"), "parquet", &[]),
+        columns(&["id"]),
+    ));
+    assert_eq!(read.unwrap(), [""; 0], "nothing is committed");
+}
