@@ -16,6 +16,8 @@ use crate::{provision::WorkerHandle, store::Result};
 const CANCEL_LIMIT: Duration = Duration::from_secs(40);
 /// Time for a worker to end by itself.
 const GRACE: Duration = Duration::from_secs(5);
+/// The same for one that has not answered already, while the job waits to start again.
+const SHORT_GRACE: Duration = Duration::from_millis(500);
 
 impl Yard {
     /// Stops the execution. With `keep` those workers stay that answer; all others are ended,
@@ -79,12 +81,12 @@ impl Yard {
             .filter(|row| !survivors.contains(&row.id))
             .map(handle)
             .collect();
-        let reason = if keep {
-            "it could not be stopped in order"
+        let (grace, reason) = if keep {
+            (SHORT_GRACE, "it could not be stopped in order")
         } else {
-            "ended with its job"
+            (GRACE, "ended with its job")
         };
-        self.dismiss(&others, GRACE, reason).await?;
+        self.dismiss(&others, grace, reason).await?;
         Ok(survivors)
     }
 }
