@@ -154,7 +154,9 @@ impl WindowAggregate {
             )),
             (Input::Clock, Windows::Sliced(slicing)) => {
                 if let Some(clock) = &self.clock {
-                    self.now = self.now.max(clock.now_ms());
+                    // A clock that stands behind the former machine's must not reopen windows.
+                    let closed = self.store.watermark;
+                    self.now = self.now.max(clock.now_ms()).max(closed.saturating_add(1));
                 }
                 let local = self.store.time.local_of(self.now);
                 Ok(vec![(SliceKey::ending(slicing.slice_end(local)), None)])
@@ -320,7 +322,10 @@ impl Operator for WindowAggregate {
     fn tick(&mut self, now_ms: i64, out: &mut Output) -> Result<(), OperatorError> {
         if matches!(self.input, Input::Clock) {
             self.now = self.now.max(now_ms);
-            self.store.fire(self.now.saturating_sub(1), out)?;
+            let closed = self.now.saturating_sub(1);
+            // Kept over a restore: slices that later windows share must not fire earlier ones again.
+            self.store.watermark = self.store.watermark.max(closed);
+            self.store.fire(closed, out)?;
         }
         Ok(())
     }
