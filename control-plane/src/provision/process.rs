@@ -449,9 +449,21 @@ mod tests {
     #[tokio::test]
     async fn a_worker_that_does_not_listen_is_killed() {
         let dir = tempfile::tempdir().unwrap();
-        let provisioner = provisioner(dir.path(), "trap '' TERM; while :; do sleep 0.1; done");
+        let ready = dir.path().join("ready");
+        let script = format!(
+            "trap '' TERM; : > '{}'; while :; do sleep 0.1; done",
+            ready.display()
+        );
+        let provisioner = provisioner(dir.path(), &script);
         let (sender, mut exits) = mpsc::unbounded_channel();
         let handle = provisioner.start(worker(), sender).await.unwrap();
+        // Before that it is not deaf yet, or not even the program it is to become.
+        for _ in 0..100 {
+            if ready.exists() {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
         assert!(is_alive(handle));
         provisioner.stop(handle, Duration::from_millis(200)).await;
         assert!(!is_alive(handle));
