@@ -3,6 +3,7 @@
 mod errors;
 mod evaluate;
 mod functions;
+mod mutation;
 mod nexmark;
 mod plans;
 mod types;

@@ -4,7 +4,10 @@ use chrono::{DateTime, Datelike, NaiveDate, NaiveDateTime, NaiveTime, Timelike, 
 
 /// A compiled pattern.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Pattern(Vec<Part>);
+pub(super) struct Pattern {
+    parts: Vec<Part>,
+    resolution: i64,
+}
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Part {
@@ -83,7 +86,14 @@ impl Pattern {
                 c => literal(&mut parts, c),
             }
         }
-        Ok(Pattern(parts))
+        let resolution = parts.iter().map(resolution_of).min().unwrap_or(DAY);
+        Ok(Pattern { parts, resolution })
+    }
+
+    /// A length in milliseconds within which all times, counted from its multiples, are
+    /// written alike.
+    pub(super) fn resolution_millis(&self) -> i64 {
+        self.resolution
     }
 
     /// Writes a local time in milliseconds; false if it is beyond the calendar.
@@ -92,7 +102,7 @@ impl Pattern {
             return false;
         };
         let time = time.naive_utc();
-        for part in &self.0 {
+        for part in &self.parts {
             match part {
                 Part::Literal(text) => out.push_str(text),
                 Part::Field(letter, count) => write_field(*letter, *count, &time, nanos_below, out),
@@ -105,12 +115,12 @@ impl Pattern {
     pub(super) fn parse(&self, text: &str) -> Option<i64> {
         let mut fields = Fields::default();
         let mut rest = text;
-        for (i, part) in self.0.iter().enumerate() {
+        for (i, part) in self.parts.iter().enumerate() {
             match part {
                 Part::Literal(literal) => rest = rest.strip_prefix(literal.as_str())?,
                 Part::Field(letter, count) => {
                     // Fields without anything between them have exactly their width.
-                    let adjacent = matches!(self.0.get(i + 1), Some(Part::Field(_, _)));
+                    let adjacent = matches!(self.parts.get(i + 1), Some(Part::Field(_, _)));
                     rest = fields.read(*letter, *count, adjacent, rest)?;
                 }
             }
@@ -119,6 +129,18 @@ impl Pattern {
             return None;
         }
         fields.millis()
+    }
+}
+
+const DAY: i64 = 86_400_000;
+
+fn resolution_of(part: &Part) -> i64 {
+    match part {
+        Part::Field('S' | 'n', _) => 1,
+        Part::Field('s', _) => 1_000,
+        Part::Field('m', _) => 60_000,
+        Part::Field('H' | 'h' | 'k' | 'a', _) => 3_600_000,
+        _ => DAY,
     }
 }
 

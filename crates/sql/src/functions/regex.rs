@@ -139,6 +139,10 @@ impl<'a> Patterns<'a> {
         })
     }
 
+    fn constant(&self) -> Option<&Regex> {
+        self.constant.as_ref().and_then(Option::as_ref)
+    }
+
     fn get(&mut self, row: usize) -> Option<&Regex> {
         if let Some(constant) = &self.constant {
             return constant.as_ref();
@@ -172,6 +176,8 @@ fn extract(call: &Call) -> Result<ColumnarValue> {
         3 => Some(call.longs(2)?),
         _ => None,
     };
+    // Places of groups, reused from row to row for a constant pattern.
+    let mut places = patterns.constant().map(Regex::capture_locations);
     call.make_slices(|row| {
         let group = group.as_ref().map_or(Some(0), |group| group.get(row));
         let (Some(text), Some(pattern), Some(group)) = (text.get(row), patterns.get(row), group)
@@ -183,6 +189,12 @@ fn extract(call: &Call) -> Result<ColumnarValue> {
         };
         if group == 0 {
             return Ok(pattern.find(text).map(|found| found.as_str()));
+        }
+        if let Some(places) = &mut places {
+            let found = pattern
+                .captures_read(places, text)
+                .and_then(|_| places.get(group));
+            return Ok(found.map(|(start, end)| &text[start..end]));
         }
         Ok(pattern
             .captures(text)

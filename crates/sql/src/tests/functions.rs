@@ -364,6 +364,26 @@ fn times() {
 }
 
 #[test]
+fn times_that_are_written_alike_are_told_apart() {
+    let rows = super::evaluate::run(
+        "SELECT DATE_FORMAT(t, 'HH:mm'), DATE_FORMAT(t, 'yyyy-MM-dd'), DATE_FORMAT(t, 'ss.SSS')
+         FROM (VALUES (TIMESTAMP '2020-01-01 23:59:59.998'), (TIMESTAMP '2020-01-01 23:59:59.999'),
+            (TIMESTAMP '2020-01-02 00:00:00'), (CAST(NULL AS TIMESTAMP(3))),
+            (TIMESTAMP '1969-12-31 23:59:59.999')) AS v (t)",
+    );
+    assert_eq!(
+        rows.unwrap(),
+        [
+            ["23:59", "2020-01-01", "59.998"],
+            ["23:59", "2020-01-01", "59.999"],
+            ["00:00", "2020-01-02", "00.000"],
+            ["NULL", "NULL", "NULL"],
+            ["23:59", "1969-12-31", "59.999"],
+        ]
+    );
+}
+
+#[test]
 fn json() {
     let document = r#"'{"a": true, "b": {"c": [10, 20]}, "s": "x\"y", "n": null, "f": 1.50}'"#;
     for (expression, arguments, expected) in [

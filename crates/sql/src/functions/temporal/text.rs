@@ -1,6 +1,11 @@
 //! Times from and to text, and from numbers.
 
-use arrow::datatypes::{DataType, Date32Type, Int64Type, TimestampMillisecondType};
+use std::sync::Arc;
+
+use arrow::{
+    array::StringBuilder,
+    datatypes::{DataType, Date32Type, Int64Type, TimestampMillisecondType},
+};
 use chrono_tz::Tz;
 use datafusion_common::{Result, ScalarValue, exec_err};
 use datafusion_expr::ColumnarValue;
@@ -48,6 +53,10 @@ impl<'a> Patterns<'a> {
         Ok(Patterns { texts, last: None })
     }
 
+    fn is_constant(&self) -> bool {
+        !matches!(self.texts, Some(Strings::Array(_)))
+    }
+
     fn get(&mut self, row: usize) -> Option<&Pattern> {
         let text = match &self.texts {
             Some(texts) => texts.get(row)?,
@@ -93,12 +102,34 @@ pub(super) fn date_format(call: &Call) -> Result<ColumnarValue> {
     }
     let below = below_millis(call, 0)?;
     let local = local_millis(call, 0)?;
-    call.make_strings(|row, out| {
+    let rows = call.row_count();
+    let mut builder = StringBuilder::with_capacity(rows, rows * 12);
+    // Times that follow each other are mostly written alike.
+    let mut text = String::new();
+    let mut written: Option<i64> = None;
+    for row in 0..rows {
         let (Some(millis), Some(pattern)) = (local(row), patterns.get(row)) else {
-            return Ok(None);
+            builder.append_null();
+            continue;
         };
-        Ok(pattern.format(millis, below(row), out).then_some(()))
-    })
+        let resolution = pattern.resolution_millis();
+        let bucket = millis.div_euclid(resolution);
+        if written != Some(bucket) || resolution == 1 || !patterns.is_constant() {
+            text.clear();
+            let Some(pattern) = patterns.get(row) else {
+                builder.append_null();
+                continue;
+            };
+            if !pattern.format(millis, below(row), &mut text) {
+                written = None;
+                builder.append_null();
+                continue;
+            }
+            written = Some(bucket);
+        }
+        builder.append_value(&text);
+    }
+    call.finish(Arc::new(builder.finish()))
 }
 
 fn parse_with(pattern: Option<&Pattern>, is_default: bool, text: &str) -> Option<i64> {
