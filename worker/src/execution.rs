@@ -206,6 +206,9 @@ impl Execution {
 
     pub(crate) fn completed(&self, checkpoint: CheckpointId, is_final: bool) {
         if is_final {
+            // The slots have nothing left to count: the last word on late rows and bad records of
+            // an execution that may have been shorter than the time between two reports.
+            self.publish_metrics();
             self.progress.end();
         }
         self.progress.notified(checkpoint, true);
