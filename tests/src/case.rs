@@ -50,6 +50,12 @@ pub struct Spec {
     /// By sink: files that it must at least write in a clean run.
     #[serde(default)]
     pub least_files: BTreeMap<String, usize>,
+    /// Rows that metrics must count as late after a clean run at parallelism 1.
+    #[serde(default)]
+    pub late_rows: Option<u64>,
+    /// Records that metrics must count as malformed after such a run.
+    #[serde(default)]
+    pub bad_records: Option<u64>,
     /// Findings that compiling must yield.
     #[serde(default)]
     pub errors: Vec<ExpectedError>,
@@ -124,8 +130,22 @@ const THROTTLED_SECONDS: usize = 3;
 impl Case {
     /// All cases, by name; `MILLRACE_CASES` (parts of names, separated by commas) picks some.
     pub fn all() -> Result<Vec<Case>> {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("cases");
         let wanted = std::env::var("MILLRACE_CASES").unwrap_or_default();
+        Self::named_like(|name| {
+            wanted.is_empty() || wanted.split(',').any(|part| name.contains(part.trim()))
+        })
+    }
+
+    /// The case of this name.
+    pub fn named(wanted: &str) -> Result<Case> {
+        let mut found = Self::named_like(|name| name == wanted)?;
+        found
+            .pop()
+            .with_context(|| format!("there is no case {wanted}"))
+    }
+
+    fn named_like(wanted: impl Fn(&str) -> bool) -> Result<Vec<Case>> {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("cases");
         let mut cases = Vec::new();
         for entry in fs::read_dir(&root)? {
             let directory = entry?.path();
@@ -134,7 +154,7 @@ impl Case {
                 .and_then(|name| name.to_str())
                 .with_context(|| directory.display().to_string())?
                 .to_owned();
-            if wanted.is_empty() || wanted.split(',').any(|part| name.contains(part.trim())) {
+            if wanted(&name) {
                 cases.push(Self::load(name, directory)?);
             }
         }

@@ -210,23 +210,54 @@ impl Job {
         self.client.get(&self.path("/metrics")).await?.ok()
     }
 
+    /// Asks the job to stop: `savepoint`, `drain` or `now`.
+    pub async fn stop(&self, mode: &str) -> Result<()> {
+        self.client
+            .post(&self.path("/stop"), &json!({"mode": mode}))
+            .await?
+            .ok()?;
+        Ok(())
+    }
+
     /// Stops with a savepoint and gives its number.
     pub async fn stop_with_savepoint(&self, patience: Duration) -> Result<u64> {
-        let body = json!({"mode": "savepoint"});
-        self.client.post(&self.path("/stop"), &body).await?.ok()?;
+        self.stop("savepoint").await?;
         self.wait_for("stopped", patience).await?;
-        let savepoints = self.items("/savepoints").await?;
-        savepoints
-            .iter()
-            .filter(|view| view["status"] == "completed")
-            .filter_map(|view| view["id"].as_u64())
-            .max()
-            .with_context(|| {
-                format!(
-                    "job {} has no savepoint after it stopped with one",
-                    self.name
-                )
-            })
+        self.newest_savepoint().await?.with_context(|| {
+            format!(
+                "job {} has no savepoint after it stopped with one",
+                self.name
+            )
+        })
+    }
+
+    /// The number of the newest complete savepoint.
+    async fn newest_savepoint(&self) -> Result<Option<u64>> {
+        let all = self.items("/savepoints").await?;
+        let complete = all.iter().filter(|view| view["status"] == "completed");
+        Ok(complete.filter_map(|view| view["id"].as_u64()).max())
+    }
+
+    /// Takes a savepoint of the running job and waits for it.
+    pub async fn take_savepoint(&self, patience: Duration) -> Result<u64> {
+        let asked = self
+            .client
+            .post(&self.path("/savepoints"), &json!({}))
+            .await?
+            .ok()?;
+        let deadline = Instant::now() + patience;
+        loop {
+            if let Some(newest) = self.newest_savepoint().await? {
+                return Ok(newest);
+            }
+            if Instant::now() > deadline {
+                bail!(
+                    "savepoint {asked} is not complete\n{}",
+                    self.history().await
+                );
+            }
+            tokio::time::sleep(LOOK).await;
+        }
     }
 
     /// Changes parts of the spec.
@@ -239,10 +270,9 @@ impl Job {
         Ok(())
     }
 
-    /// Starts from a savepoint.
-    pub async fn start_from(&self, savepoint: u64) -> Result<()> {
-        let body = json!({"from": {"savepoint": savepoint}});
-        self.client.post(&self.path("/start"), &body).await?.ok()?;
+    /// Starts the job: `{"from": …}`.
+    pub async fn start(&self, from: &Value) -> Result<()> {
+        self.client.post(&self.path("/start"), from).await?.ok()?;
         Ok(())
     }
 }

@@ -128,7 +128,30 @@ async fn one_run(
     if (disturbed && executions < 2) || (!disturbed && executions != 1) {
         bail!("{executions} executions\n{}", job.history().await);
     }
+    if run == Run::One {
+        check_counts(&job, case).await?;
+    }
     case.check(out, !disturbed)
+}
+
+/// What the job says of the rows that it left out.
+async fn check_counts(job: &Job, case: &Case) -> Result<()> {
+    for (name, expected) in [
+        ("lateRows", case.spec.late_rows),
+        ("badRecords", case.spec.bad_records),
+    ] {
+        let Some(expected) = expected else { continue };
+        let metrics = job.metrics().await?;
+        let operators = metrics["operators"].as_array().cloned().unwrap_or_default();
+        let counted: u64 = operators
+            .iter()
+            .filter_map(|operator| operator[name].as_u64())
+            .sum();
+        if counted != expected {
+            bail!("metrics count {counted} {name}, expected {expected}: {metrics}");
+        }
+    }
+    Ok(())
 }
 
 /// Kills one worker while rows are on their way.
@@ -149,7 +172,7 @@ async fn rescale(job: &Job, chance: &mut Chance, millis: u64) -> Result<()> {
     let savepoint = job.stop_with_savepoint(PATIENCE).await?;
     job.patch(&json!({"parallelism": 3, "resources": {"workers": 2}}))
         .await?;
-    job.start_from(savepoint).await
+    job.start(&json!({"from": {"savepoint": savepoint}})).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
