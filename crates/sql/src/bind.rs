@@ -18,11 +18,11 @@ use std::sync::Arc;
 use arrow::datatypes::DataType;
 use chrono_tz::Tz;
 use datafusion_common::ScalarValue;
-use datafusion_expr::{Expr, ScalarUDF, ScalarUDFImpl, expr::ScalarFunction};
-use datafusion_sql::sqlparser::{
+use datafusion_expr::sqlparser::{
     ast::{self, Expr as Ast, Spanned},
     tokenizer::Span,
 };
+use datafusion_expr::{Expr, ScalarUDF, ScalarUDFImpl, expr::ScalarFunction};
 
 use crate::{
     diagnostic::{Diagnostic, Outcome, fail, or_span},

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
-use datafusion_sql::sqlparser::{
+use datafusion_expr::sqlparser::{
     ast::{Expr as Ast, Ident},
     tokenizer::Span,
 };

@@ -7,7 +7,7 @@ use std::{
     sync::Arc,
 };
 
-use datafusion_sql::sqlparser::{
+use datafusion_expr::sqlparser::{
     ast::{Ident, Query, SelectItem, SetExpr, Spanned},
     tokenizer::Span,
 };
@@ -153,7 +153,7 @@ struct Session<'a> {
     next_table: u32,
     warnings: RefCell<Vec<Diagnostic>>,
     diagnostics: Vec<Diagnostic>,
-    group_by: Vec<datafusion_sql::sqlparser::tokenizer::Location>,
+    group_by: Vec<datafusion_expr::sqlparser::tokenizer::Location>,
     sinks: Vec<SinkPlan>,
     explains: Vec<Explanation>,
     failed_queries: usize,

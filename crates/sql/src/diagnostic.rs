@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use datafusion_sql::sqlparser::tokenizer::{Location, Span};
+use datafusion_expr::sqlparser::tokenizer::{Location, Span};
 use serde::{Deserialize, Serialize};
 
 /// How bad a diagnostic is.

@@ -85,7 +85,7 @@ pub(crate) fn lower(
     if let Err(error) = dataflow.check() {
         diagnostics.push(Diagnostic::error(
             "internal",
-            datafusion_sql::sqlparser::tokenizer::Span::empty(),
+            datafusion_expr::sqlparser::tokenizer::Span::empty(),
             error.to_string(),
         ));
         return None;

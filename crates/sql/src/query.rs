@@ -16,7 +16,7 @@ use std::{
 };
 
 use datafusion_expr::Expr;
-use datafusion_sql::sqlparser::{
+use datafusion_expr::sqlparser::{
     ast::{LimitClause, Query, SetExpr, Spanned},
     tokenizer::{Location, Span},
 };
@@ -169,7 +169,7 @@ impl<'a> Planner<'a> {
 /// Gives the columns other names, if there are any.
 pub(crate) fn rename(
     rel: Rel,
-    names: &[datafusion_sql::sqlparser::ast::Ident],
+    names: &[datafusion_expr::sqlparser::ast::Ident],
     span: Span,
 ) -> Outcome<Rel> {
     if names.is_empty() {

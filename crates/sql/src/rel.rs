@@ -11,7 +11,7 @@ use arrow::{
     datatypes::{DataType, Field, Schema, SchemaRef},
 };
 use datafusion_expr::Expr;
-use datafusion_sql::sqlparser::tokenizer::Span;
+use datafusion_expr::sqlparser::tokenizer::Span;
 use digest::digest_text;
 use millrace_dataflow::{AggregateKind, TimeDomain, WindowKind};
 

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use chrono_tz::Tz;
-use datafusion_sql::sqlparser::tokenizer::Span;
+use datafusion_expr::sqlparser::tokenizer::Span;
 
 use crate::diagnostic::{Diagnostic, Outcome, did_you_mean};
 

@@ -90,7 +90,7 @@ pub(crate) fn scan_columns(binder: &Binder, table: &Arc<Table>) -> Outcome<Vec<S
 /// A computed column cannot use another one; say so instead of calling it unknown.
 fn explain_computed(
     table: &Table,
-    ast: &datafusion_sql::sqlparser::ast::Expr,
+    ast: &datafusion_expr::sqlparser::ast::Expr,
     diagnostic: Box<Diagnostic>,
 ) -> Box<Diagnostic> {
     let text = ast.to_string();

@@ -11,7 +11,7 @@ pub(crate) mod type_syntax;
 
 use std::collections::BTreeMap;
 
-use datafusion_sql::sqlparser::{
+use datafusion_expr::sqlparser::{
     ast::{Expr, Ident, Query},
     tokenizer::Span,
 };

@@ -7,6 +7,7 @@ mod mutation;
 mod nexmark;
 mod plans;
 mod types;
+mod values;
 
 use std::sync::Arc;
 

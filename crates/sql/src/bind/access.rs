@@ -3,7 +3,7 @@
 use arrow::datatypes::DataType;
 use datafusion_common::{Column, Span as ColumnSpan};
 use datafusion_expr::Expr;
-use datafusion_sql::sqlparser::{
+use datafusion_expr::sqlparser::{
     ast::{AccessExpr, Expr as Ast, Ident, Spanned, Subscript},
     tokenizer::Span,
 };

@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use arrow::datatypes::{DataType, Field};
 use datafusion_common::Column;
 use datafusion_expr::Expr;
-use datafusion_sql::sqlparser::{
+use datafusion_expr::sqlparser::{
     ast::{Expr as Ast, Function},
     tokenizer::Span,
 };

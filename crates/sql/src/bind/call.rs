@@ -7,18 +7,18 @@ use arrow::{
     datatypes::{DataType, Schema},
 };
 use datafusion_common::{DFSchema, ScalarValue};
-use datafusion_expr::{
-    ColumnarValue, execution_props::ExecutionProps,
-    physical_planning_context::PhysicalPlanningContext,
-};
-use datafusion_physical_expr::create_physical_expr;
-use datafusion_sql::sqlparser::{
+use datafusion_expr::sqlparser::{
     ast::{
         BinaryOperator, DuplicateTreatment, Expr as Ast, Function, FunctionArg, FunctionArgExpr,
         FunctionArguments, Spanned,
     },
     tokenizer::Span,
 };
+use datafusion_expr::{
+    ColumnarValue, execution_props::ExecutionProps,
+    physical_planning_context::PhysicalPlanningContext,
+};
+use datafusion_physical_expr::create_physical_expr;
 
 use super::{Binder, Bound, Scope, cast_implicitly, function_names, refuse};
 use crate::{

@@ -2,8 +2,8 @@
 
 use arrow::datatypes::{DataType, TimeUnit};
 use datafusion_common::ScalarValue;
+use datafusion_expr::sqlparser::tokenizer::Span;
 use datafusion_expr::{Cast, Expr};
-use datafusion_sql::sqlparser::tokenizer::Span;
 
 use super::{Binder, Bound};
 use crate::{

@@ -2,7 +2,7 @@
 
 use arrow::datatypes::{DataType, IntervalMonthDayNano};
 use datafusion_common::ScalarValue;
-use datafusion_sql::sqlparser::{
+use datafusion_expr::sqlparser::{
     ast::{DataType as AstType, DateTimeField, Expr as Ast, Interval, TypedString, Value},
     tokenizer::Span,
 };
@@ -168,7 +168,7 @@ pub(super) fn bind_interval(interval: &Interval, span: Span) -> Outcome<Bound> {
     let (text, sign) = match interval.value.as_ref() {
         Ast::Value(value) => (literal_text(&value.value), 1),
         Ast::UnaryOp {
-            op: datafusion_sql::sqlparser::ast::UnaryOperator::Minus,
+            op: datafusion_expr::sqlparser::ast::UnaryOperator::Minus,
             expr,
         } => match expr.as_ref() {
             Ast::Value(value) => (literal_text(&value.value), -1),

@@ -2,11 +2,11 @@
 
 use arrow::datatypes::{DataType, TimeUnit};
 use datafusion_common::ScalarValue;
-use datafusion_expr::{BinaryExpr, Case, Expr, Like, Operator, expr::InList};
-use datafusion_sql::sqlparser::{
+use datafusion_expr::sqlparser::{
     ast::{BinaryOperator, CaseWhen, Expr as Ast, UnaryOperator, Value},
     tokenizer::Span,
 };
+use datafusion_expr::{BinaryExpr, Case, Expr, Like, Operator, expr::InList};
 
 use super::{
     Assignment, Binder, Bound, Scope, boolean, cast_implicitly,

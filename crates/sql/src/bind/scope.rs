@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 
-use datafusion_sql::sqlparser::tokenizer::Span;
+use datafusion_expr::sqlparser::tokenizer::Span;
 
 use super::aggregate::Aggregates;
 use crate::{

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Schema};
 use datafusion_common::tree_node::{Transformed, TreeNode};
+use datafusion_expr::sqlparser::tokenizer::Span;
 use datafusion_expr::{Expr, utils::conjunction};
-use datafusion_sql::sqlparser::tokenizer::Span;
 use millrace_dataflow::{CalcNode, ChangelogMode, NodeId, NodeKind};
 
 use super::{

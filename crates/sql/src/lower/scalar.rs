@@ -8,13 +8,13 @@ use datafusion_common::{
     DFSchema, DataFusionError,
     tree_node::{Transformed, TreeNode},
 };
+use datafusion_expr::sqlparser::tokenizer::Span;
 use datafusion_expr::{
     Expr, ExprSchemable, execution_props::ExecutionProps,
     physical_planning_context::PhysicalPlanningContext, simplify::SimplifyContext,
 };
 use datafusion_optimizer::simplify_expressions::ExprSimplifier;
 use datafusion_physical_expr::create_physical_expr;
-use datafusion_sql::sqlparser::tokenizer::Span;
 use millrace_dataflow::ScalarExpr;
 
 use crate::{

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use arrow::datatypes::{Schema, SchemaRef};
-use datafusion_sql::sqlparser::tokenizer::Span;
+use datafusion_expr::sqlparser::tokenizer::Span;
 use millrace_dataflow::{ChangelogMode, Exchange, Input, NodeKind, SinkNode, TableOptions};
 
 use super::{Lowering, graph::NodeSpec, mode_of};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use datafusion_sql::sqlparser::{
+use datafusion_expr::sqlparser::{
     ast::{Ident, JoinOperator, ObjectName, Spanned, TableAlias, TableFactor, TableWithJoins},
     tokenizer::Span,
 };

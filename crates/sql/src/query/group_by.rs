@@ -6,7 +6,7 @@
 use arrow::datatypes::DataType;
 use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion_expr::Expr;
-use datafusion_sql::sqlparser::{ast::Expr as Ast, tokenizer::Span};
+use datafusion_expr::sqlparser::{ast::Expr as Ast, tokenizer::Span};
 use millrace_dataflow::KeyEncoder;
 
 use super::{
@@ -355,7 +355,7 @@ fn rewrite(bound: &Bound, answers: &[(Expr, Expr)], groups: &Groups, span: Span)
                     && answers.iter().all(|(from, _)| from != expr)
                     && let Some(place) = column.spans.first()
                 {
-                    use datafusion_sql::sqlparser::tokenizer::Location;
+                    use datafusion_expr::sqlparser::tokenizer::Location;
                     blamed = Span::new(
                         Location::new(place.start.line, place.start.column),
                         Location::new(place.end.line, place.end.column),

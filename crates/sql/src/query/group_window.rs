@@ -1,6 +1,6 @@
 //! Group windows: `GROUP BY TUMBLE(ts, INTERVAL …)`, the older form of windowed grouping.
 
-use datafusion_sql::sqlparser::{
+use datafusion_expr::sqlparser::{
     ast::{Expr as Ast, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Spanned},
     tokenizer::Span,
 };

@@ -2,11 +2,11 @@
 
 use arrow::datatypes::DataType;
 use datafusion_common::ScalarValue;
-use datafusion_expr::{BinaryExpr, Expr, Operator};
-use datafusion_sql::sqlparser::{
+use datafusion_expr::sqlparser::{
     ast::{Expr as Ast, Spanned},
     tokenizer::Span,
 };
+use datafusion_expr::{BinaryExpr, Expr, Operator};
 
 use super::{Planner, group_window::GroupWindow};
 use crate::{

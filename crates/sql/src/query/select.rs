@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 
-use datafusion_sql::sqlparser::{
+use datafusion_expr::sqlparser::{
     ast::{
         Distinct, Expr as Ast, GroupByExpr, Select, SelectItem, SelectItemQualifiedWildcardKind,
         Spanned, WildcardAdditionalOptions,

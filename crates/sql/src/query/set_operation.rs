@@ -1,6 +1,6 @@
 //! `UNION ALL` and `UNION`.
 
-use datafusion_sql::sqlparser::{
+use datafusion_expr::sqlparser::{
     ast::{SetExpr, SetOperator, SetQuantifier, Spanned},
     tokenizer::Span,
 };

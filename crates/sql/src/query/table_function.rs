@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use arrow::datatypes::DataType;
-use datafusion_sql::sqlparser::{
+use datafusion_expr::sqlparser::{
     ast::{
         Expr as Ast, Function, FunctionArg, FunctionArgExpr, FunctionArguments, ObjectName, Spanned,
     },

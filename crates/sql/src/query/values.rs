@@ -7,7 +7,7 @@ use arrow::{
     datatypes::{DataType, Field, Schema},
 };
 use datafusion_common::ScalarValue;
-use datafusion_sql::sqlparser::{ast::Values, tokenizer::Span};
+use datafusion_expr::sqlparser::{ast::Values, tokenizer::Span};
 
 use super::Planner;
 use crate::{

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use datafusion_sql::sqlparser::{
+use datafusion_expr::sqlparser::{
     ast::Ident,
     keywords::Keyword,
     parser::{Parser, ParserError},
@@ -148,7 +148,7 @@ fn parse_primary_key(parser: &mut Parser, table: &mut CreateTable) -> Result<(),
 fn set_primary_key(
     table: &mut CreateTable,
     columns: Vec<Ident>,
-    token: &datafusion_sql::sqlparser::tokenizer::TokenWithSpan,
+    token: &datafusion_expr::sqlparser::tokenizer::TokenWithSpan,
 ) -> Result<(), ParserError> {
     if !table.primary_key.is_empty() {
         return Err(ParserError::ParserError(format!(

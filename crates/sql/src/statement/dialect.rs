@@ -4,7 +4,7 @@
 //! write: `$cast(x, 'INT')`, `$try_cast`, `$table(t)`, `$session_table(t, keys…)`, `$map`,
 //! `$is_json(x, 'VALUE')`, `$json_value`, ….
 
-use datafusion_sql::sqlparser::{
+use datafusion_expr::sqlparser::{
     ast::{
         Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments,
         Ident, ObjectName, Value,
@@ -285,7 +285,7 @@ fn parse_is_json(
     let test = call("$is_json", span, vec![expr.clone(), string(kind, span)]);
     Ok(if negated {
         Expr::UnaryOp {
-            op: datafusion_sql::sqlparser::ast::UnaryOperator::Not,
+            op: datafusion_expr::sqlparser::ast::UnaryOperator::Not,
             expr: Box::new(test),
         }
     } else {
@@ -319,7 +319,7 @@ fn parse_between(
     };
     Ok(if negated {
         Expr::UnaryOp {
-            op: datafusion_sql::sqlparser::ast::UnaryOperator::Not,
+            op: datafusion_expr::sqlparser::ast::UnaryOperator::Not,
             expr: Box::new(Expr::Nested(Box::new(test))),
         }
     } else {

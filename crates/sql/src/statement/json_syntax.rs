@@ -1,6 +1,6 @@
 //! The clauses inside JSON function calls: `RETURNING`, `ON EMPTY`, `ON ERROR`, wrappers.
 
-use datafusion_sql::sqlparser::{
+use datafusion_expr::sqlparser::{
     ast::{Expr, Value},
     keywords::Keyword,
     parser::{Parser, ParserError},

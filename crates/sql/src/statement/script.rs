@@ -4,7 +4,7 @@
 //! Bounds (size, tokens, nesting, operator chains) are checked on the tokens before any
 //! recursive code sees them.
 
-use datafusion_sql::sqlparser::{
+use datafusion_expr::sqlparser::{
     ast::Ident,
     keywords::Keyword,
     parser::{Parser, ParserError},

@@ -1,6 +1,6 @@
 //! Reads Flink's type names.
 
-use datafusion_sql::sqlparser::{
+use datafusion_expr::sqlparser::{
     parser::{Parser, ParserError},
     tokenizer::{Token, Tokenizer},
 };
