@@ -128,12 +128,15 @@ macro_rules! name_id {
                 let text = text.into();
                 let ok_start = text.chars().next().is_some_and(|c| c.is_ascii_alphanumeric());
                 let ok_rest = text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-'));
+                let fault = |reason| {
+                    Err(IdError { kind: $kind, text: text.chars().take(80).collect(), reason })
+                };
                 if !ok_start || !ok_rest || text.len() > 63 {
-                    return Err(IdError {
-                        kind: $kind,
-                        text: text.chars().take(80).collect(),
-                        reason: "use 1 to 63 letters, digits, `.`, `_` or `-`, starting with a letter or digit",
-                    });
+                    return fault("use 1 to 63 letters, digits, `.`, `_` or `-`, starting with a letter or digit");
+                }
+                // Jobs are addressed by name or id: a name must never be taken for another's id.
+                if Uuid::parse_str(&text).is_ok() {
+                    return fault("it looks like an id; choose a name that is not a UUID");
                 }
                 Ok($name(text))
             }
@@ -192,7 +195,17 @@ mod tests {
             assert_eq!(JobName::new(good).unwrap().as_str(), good);
         }
         let long = "x".repeat(64);
-        for bad in ["", "-a", ".a", "a b", "a/b", "ä", "../x", long.as_str()] {
+        for bad in [
+            "",
+            "-a",
+            ".a",
+            "a b",
+            "a/b",
+            "ä",
+            "../x",
+            long.as_str(),
+            "0190b3c2-7b1e-7c00-8000-3f6f2f0d9a11",
+        ] {
             assert!(JobName::new(bad).is_err(), "{bad}");
         }
     }

@@ -180,6 +180,12 @@ impl JobSpec {
                 "is empty: write at least one INSERT INTO statement".into(),
             );
         }
+        if let Some(line) = self.sql.lines().position(|line| line.contains('\0')) {
+            return fail(
+                "sql",
+                format!("has a NUL character in line {}: remove it", line + 1),
+            );
+        }
         if self.max_parallelism == 0 || self.max_parallelism > 32_768 {
             return fail(
                 "max-parallelism",
