@@ -67,19 +67,24 @@ impl Coordinator {
     }
 
     /// For an execution that another driver began: gives up what is in flight and repeats the
-    /// newest notification, which may not have reached every worker. What follows from the
-    /// subtasks' states comes at the next [`Input::Tick`], after the lifecycle had its say.
+    /// newest notification, which may not have reached every worker. Savepoints in flight are
+    /// taken again: those that were asked for from here, the last one by the lifecycle's order.
+    /// What follows from the subtasks' states comes at the next [`Input::Tick`], after the
+    /// lifecycle had its say.
     pub fn adopt(setup: Setup, adopted: Adopted, now_ms: i64) -> (Self, Vec<Output>) {
         let mut coordinator = Coordinator::new(setup, now_ms);
         coordinator.drained.extend(adopted.drained);
-        let mut outputs: Vec<Output> = adopted
-            .in_flight
-            .into_iter()
-            .map(|barrier| Output::Abort {
+        let mut outputs = Vec::new();
+        for barrier in adopted.in_flight {
+            if !barrier.last {
+                coordinator.queue.extend(barrier.savepoint);
+            }
+            outputs.push(Output::Abort {
                 barrier,
+                failed: None,
                 reason: "the control plane was replaced while it was taken".into(),
-            })
-            .collect();
+            });
+        }
         if let Some(completed) = adopted.completed {
             if completed.last {
                 coordinator.ending = Ending::Committing(completed);
@@ -160,7 +165,8 @@ impl Coordinator {
             (Flight::Persisting { .. }, _) | (Flight::None, Ending::Over) => None,
             (Flight::None, Ending::Committing(_)) => self.all_finished().then_some(0),
             (Flight::None, Ending::No | Ending::Ordered(_)) => {
-                if self.all_drained() && self.failures == 0 {
+                let first_last = self.all_drained() && self.failures == 0;
+                if first_last || !self.queue.is_empty() {
                     Some(0)
                 } else if self.setup.settings.interval_ms > 0 || self.all_drained() {
                     Some(self.due_ms)
@@ -341,6 +347,7 @@ impl Coordinator {
         };
         outputs.push(Output::Abort {
             barrier,
+            failed: barrier.savepoint.filter(|_| !barrier.last),
             reason: reason.clone(),
         });
         self.schedule(started_ms, now_ms);

@@ -110,8 +110,14 @@ pub enum Output {
     Begin(Barrier),
     /// Every subtask has acknowledged: write the manifest, then the row.
     Persist(Barrier),
-    /// Record that it failed and tell the workers.
-    Abort { barrier: Barrier, reason: String },
+    /// Record that it failed and tell the workers. A savepoint it would have written fails with
+    /// it only if `failed` names it: otherwise a later barrier writes it, or the lifecycle, which
+    /// ordered it, fails it in its own step.
+    Abort {
+        barrier: Barrier,
+        failed: Option<SavepointId>,
+        reason: String,
+    },
     /// Tell the lifecycle.
     Report(Event),
     /// Tell the workers that it is complete.

@@ -360,6 +360,70 @@ fn an_adopted_execution_repeats_the_notification_and_gives_up_the_rest() {
 }
 
 #[test]
+fn an_adopted_savepoint_in_flight_does_not_fail_but_is_taken_again() {
+    let snapshot = FinalSnapshot::Savepoint {
+        savepoint: SavepointId(3),
+        drain: false,
+    };
+    for (last, trigger) in [(false, Input::Tick), (true, Input::Final { snapshot })] {
+        let savepoint = Barrier {
+            savepoint: Some(SavepointId(3)),
+            last,
+            ..barrier(10)
+        };
+        let adopted = Adopted {
+            in_flight: vec![savepoint],
+            ..Adopted::default()
+        };
+        let (mut coordinator, outputs) = Coordinator::adopt(setup(), adopted, 0);
+        assert!(
+            matches!(&outputs[..], [Output::Abort { failed: None, .. }]),
+            "{outputs:?}"
+        );
+        // One that was asked for is due at once, the last one when the lifecycle orders it.
+        let due_ms = if last { 1_000 } else { 0 };
+        assert_eq!(coordinator.next_wake(), Some(due_ms));
+        let again = Barrier {
+            checkpoint: CheckpointId(11),
+            ..savepoint
+        };
+        assert_eq!(coordinator.step(trigger, 0), [Output::Begin(again)]);
+        assert_eq!(
+            complete(&mut coordinator, 11, 10)[0],
+            completed(11, Some(3))
+        );
+    }
+}
+
+#[test]
+fn a_savepoint_fails_with_its_barrier_unless_the_lifecycle_fails_it() {
+    let mut coordinator = Coordinator::new(setup(), 0);
+    let savepoint = SavepointId(3);
+    let _ = coordinator.step(Input::Savepoint { savepoint }, 0);
+    let outputs = coordinator.step(declined(11), 1);
+    assert!(
+        matches!(&outputs[0], Output::Abort { failed, .. } if *failed == Some(savepoint)),
+        "{outputs:?}"
+    );
+    let snapshot = FinalSnapshot::Savepoint {
+        savepoint: SavepointId(4),
+        drain: false,
+    };
+    let _ = coordinator.step(Input::Final { snapshot }, 2);
+    let outputs = coordinator.step(declined(12), 3);
+    assert!(
+        matches!(
+            &outputs[..2],
+            [
+                Output::Abort { failed: None, .. },
+                Output::Report(Event::FinalFailed { .. })
+            ]
+        ),
+        "{outputs:?}"
+    );
+}
+
+#[test]
 fn an_adopted_ending_ends() {
     let last = Barrier {
         last: true,
