@@ -13,6 +13,7 @@ mod key_encoding;
 mod key_group;
 mod node;
 mod scalar;
+mod state_diff;
 mod state_id;
 mod window;
 
@@ -27,5 +28,6 @@ pub use node::{
     ValuesNode, WatermarkSpec, WindowAggregateNode, WindowAssignNode,
 };
 pub use scalar::ScalarExpr;
+pub use state_diff::{StateChange, StateDiff, StateFate, state_diff};
 pub use state_id::{StateId, StateIds};
 pub use window::{TimeDomain, WindowKind, WindowSource};
