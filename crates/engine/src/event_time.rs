@@ -24,7 +24,13 @@ pub(crate) fn event_times(
              or give the column a value with COALESCE in a computed column"
         )));
     }
-    let implied = millis(&spec.expr.expr.evaluate(rows)?.into_array(rows.num_rows())?)?;
+    let implied = spec
+        .expr
+        .expr
+        .evaluate(rows)
+        .and_then(|value| value.into_array(rows.num_rows()))
+        .map_err(|error| OperatorError::in_expression(&error, &spec.expr.text))?;
+    let implied = millis(&implied)?;
     if implied.null_count() > 0 {
         return Err(OperatorError::Data(format!(
             "the WATERMARK expression `{}` is null for a row: it must have a value wherever `{name}` has one",

@@ -11,6 +11,8 @@
 //!   restored operator needs.
 //! - After the last row, `watermark(i64::MAX)` then `end` are called, once.
 
+mod evaluation;
+
 use std::{fmt, sync::Arc};
 
 use millrace_dataflow::{KeyGroupRange, StateId};
@@ -38,13 +40,20 @@ pub enum OperatorError {
     Connector(String),
     #[error("state: {0}")]
     State(#[from] StateError),
-    #[error("columns: {0}")]
+    #[error("{}", evaluation::arrow_text(.0))]
     Arrow(#[from] arrow::error::ArrowError),
-    #[error("expression: {0}")]
+    #[error("{}", evaluation::text(.0))]
     Expression(#[from] datafusion_common::DataFusionError),
     /// A broken invariant of Millrace itself.
     #[error("internal fault in {0}: please report it")]
     Internal(String),
+}
+
+impl OperatorError {
+    /// A failed evaluation, and of which expression of the script.
+    pub(crate) fn in_expression(error: &datafusion_common::DataFusionError, sql: &str) -> Self {
+        OperatorError::Data(evaluation::text_in(error, sql))
+    }
 }
 
 /// What moves along an edge within a chain.

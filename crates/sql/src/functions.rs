@@ -24,7 +24,7 @@ mod string;
 mod structure;
 mod temporal;
 
-pub(crate) use arithmetic::{Arithmetic, DecimalArithmetic, decimal_result};
+pub(crate) use arithmetic::{Arithmetic, DIVISION_BY_ZERO, DecimalArithmetic, decimal_result};
 pub use call::Clock;
 pub(crate) use call::{Context, FlinkFunction};
 pub(crate) use registry::{Nulls, lookup, names};

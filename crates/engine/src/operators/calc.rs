@@ -59,7 +59,11 @@ fn true_count(mask: &BooleanArray) -> usize {
 }
 
 fn evaluate(scalar: &ScalarExpr, batch: &Batch) -> Result<ArrayRef, OperatorError> {
-    Ok(scalar.expr.evaluate(&batch.rows)?.into_array(batch.len())?)
+    scalar
+        .expr
+        .evaluate(&batch.rows)
+        .and_then(|value| value.into_array(batch.len()))
+        .map_err(|error| OperatorError::in_expression(&error, &scalar.text))
 }
 
 impl Operator for Calc {

@@ -5,8 +5,9 @@ use std::{collections::HashSet, sync::Arc};
 use arrow::{
     array::{RecordBatch, RecordBatchOptions},
     datatypes::{DataType, Schema},
+    error::ArrowError,
 };
-use datafusion_common::{DFSchema, ScalarValue};
+use datafusion_common::{DFSchema, DataFusionError, ScalarValue};
 use datafusion_expr::sqlparser::{
     ast::{
         BinaryOperator, DuplicateTreatment, Expr as Ast, Function, FunctionArg, FunctionArgExpr,
@@ -23,7 +24,7 @@ use datafusion_physical_expr::create_physical_expr;
 use super::{Binder, Bound, Scope, cast_implicitly, function_names, refuse};
 use crate::{
     diagnostic::{Diagnostic, Outcome, did_you_mean, fail, or_span},
-    functions::{self, FlinkFunction, Nulls},
+    functions::{self, DIVISION_BY_ZERO, FlinkFunction, Nulls},
     statement::type_syntax,
 };
 
@@ -274,18 +275,30 @@ impl Binder {
             Ok(ColumnarValue::Array(array)) => {
                 ScalarValue::try_from_array(&array, 0).map_err(|error| error.strip_backtrace())
             }
-            Err(error) => Err(clean(&error.strip_backtrace())),
+            Err(error) => Err(clean(&error)),
         }
     }
 }
 
-/// The message without the layers' prefixes.
-fn clean(error: &str) -> String {
-    let mut text = error;
-    for prefix in ["Execution error: ", "Arrow error: ", "Internal error: "] {
-        text = text.strip_prefix(prefix).unwrap_or(text);
+/// The message without the layers' prefixes, and without their advice on whom to tell.
+fn clean(error: &DataFusionError) -> String {
+    let text = match error.find_root() {
+        DataFusionError::ArrowError(error, _) => match error.as_ref() {
+            ArrowError::DivideByZero => DIVISION_BY_ZERO.to_string(),
+            ArrowError::ArithmeticOverflow(text) => format!("a number is out of range: {text}"),
+            ArrowError::CastError(text)
+            | ArrowError::ParseError(text)
+            | ArrowError::ComputeError(text)
+            | ArrowError::InvalidArgumentError(text) => text.clone(),
+            other => other.to_string(),
+        },
+        DataFusionError::Execution(text) | DataFusionError::Internal(text) => text.clone(),
+        other => other.strip_backtrace(),
+    };
+    match text.split_once(DataFusionError::BACK_TRACE_SEP) {
+        Some((text, _)) => text.to_string(),
+        None => text,
     }
-    text.to_string()
 }
 
 fn unknown_function(name: &str, span: Span) -> Diagnostic {

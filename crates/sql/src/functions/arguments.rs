@@ -296,7 +296,16 @@ impl<'a> Call<'a> {
 
 /// An error of evaluation that names the offending value (shortened).
 pub(super) fn bad_value<T>(what: &str, value: &str) -> Result<T> {
+    exec_err!("{what}: {}", shortened(value))
+}
+
+/// Like [`bad_value`], and what to write instead.
+pub(super) fn bad_value_or<T>(what: &str, value: &str, instead: &str) -> Result<T> {
+    exec_err!("{what}: {}; {instead}", shortened(value))
+}
+
+fn shortened(value: &str) -> String {
     let short: String = value.chars().take(80).collect();
     let dots = if short.len() < value.len() { "…" } else { "" };
-    exec_err!("{what}: '{short}{dots}'")
+    format!("'{short}{dots}'")
 }

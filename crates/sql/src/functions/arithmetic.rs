@@ -14,6 +14,10 @@ use datafusion_expr::{
 
 use super::call::any_signature;
 
+/// What is wrong, and what to write instead.
+pub(crate) const DIVISION_BY_ZERO: &str =
+    "division by zero; write NULLIF(divisor, 0) for the divisor to get NULL instead";
+
 /// An arithmetic operator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Arithmetic {
@@ -121,14 +125,14 @@ impl DecimalArithmetic {
                 let value = match self.op {
                     Arithmetic::Add => left.checked_add(right),
                     Arithmetic::Subtract => left.checked_sub(right),
-                    _ if right == i256::ZERO => return exec_err!("division by zero"),
+                    _ if right == i256::ZERO => return exec_err!("{DIVISION_BY_ZERO}"),
                     _ => left.checked_rem(right),
                 };
                 (value, scale)
             }
             Arithmetic::Divide => {
                 if right == 0 {
-                    return exec_err!("division by zero");
+                    return exec_err!("{DIVISION_BY_ZERO}");
                 }
                 // One more digit than the result has, so that rounding sees it.
                 let target = i32::from(self.result.1);

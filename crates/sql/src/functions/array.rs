@@ -270,7 +270,9 @@ fn element_at(call: &Call) -> Result<ColumnarValue> {
             return Ok(None);
         };
         if index < 1 {
-            return exec_err!("array elements count from 1, not {index}");
+            return exec_err!(
+                "array elements count from 1, not {index}; NULLIF(index, 0) gives NULL for 0"
+            );
         }
         Ok(elements
             .into_iter()

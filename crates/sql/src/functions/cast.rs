@@ -84,6 +84,11 @@ impl CastFunction {
 pub(crate) fn check(from: &DataType, to: &DataType) -> Result<(), Option<&'static str>> {
     use DataType::*;
     let fine = match (from, to) {
+        (Interval(_) | Duration(_), to) if from != to => {
+            return Err(Some(
+                "an interval can be added to a time; TIMESTAMPDIFF gives the length between two times as a number",
+            ));
+        }
         (Null, _) | (_, Utf8) => true,
         (a, b) if same_type(a, b) => true,
         (Utf8, Binary | Boolean | Date32 | Time32(_) | Timestamp(_, _)) => true,

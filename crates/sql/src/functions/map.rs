@@ -225,7 +225,7 @@ fn build(
         let mut kept: Vec<(u32, u32)> = vec![];
         for (key, value) in entries.unwrap_or_default() {
             if keys.is_null(key as usize) {
-                return exec_err!("a key of a MAP is null");
+                return exec_err!("a key of a MAP is null; give it a value with COALESCE");
             }
             let same = |other: &&mut (u32, u32)| {
                 comparable.row(other.0 as usize) == comparable.row(key as usize)

@@ -199,11 +199,26 @@ impl Definition {
             Returns::TimestampLtz3 => timestamp_ms(true),
             Returns::Argument(i) => coerced[i].clone(),
             Returns::Computed(resolver) => {
-                return resolver(&coerced, literals)
-                    .map_err(|why| format!("{}: {why}", self.shown()));
+                let (coerced, result) = resolver(&coerced, literals)
+                    .map_err(|why| format!("{}: {why}", self.shown()))?;
+                return Ok((self.typed(coerced), result));
             }
         };
-        Ok((coerced, result))
+        Ok((self.typed(coerced), result))
+    }
+
+    /// Gives a type to each NULL without one. An array of no type has no null bits, so its
+    /// rows would not look null to a function.
+    fn typed(&self, mut arguments: Vec<DataType>) -> Vec<DataType> {
+        // The only function that shows the type itself.
+        if self.name != "TYPEOF" {
+            for argument in &mut arguments {
+                if argument == &DataType::Null {
+                    *argument = DataType::Utf8;
+                }
+            }
+        }
+        arguments
     }
 }
 

@@ -67,6 +67,22 @@ fn json() {
         ),
         ("JSON_STRING(a)", "'x\"y'", "\"x\\\"y\""),
         ("JSON_STRING(a)", "1.5", "1.5"),
+        ("JSON_STRING(NULL)", "1", "NULL"),
+        ("JSON_ARRAY(a, NULL NULL ON NULL)", "1", "[1,null]"),
+        ("JSON_ARRAY(a, NULL)", "1", "[1]"),
+        ("JSON_OBJECT('n' VALUE NULL ABSENT ON NULL)", "1", "{}"),
+        (
+            "JSON_OBJECT('n' VALUE NULL, 'a' VALUE a)",
+            "1",
+            "{\"n\":null,\"a\":1}",
+        ),
+        ("UPPER(NULL)", "1", "NULL"),
+        ("JSON_QUOTE(NULL)", "1", "NULL"),
+        ("CONCAT(NULL, 'x')", "1", "NULL"),
+        ("COALESCE(NULL, a)", "1", "1"),
+        ("HEX(NULL)", "1", "NULL"),
+        ("ABS(NULL)", "1", "NULL"),
+        ("TYPEOF(NULL)", "1", "NULL"),
         (
             "JSON_OBJECT('k' VALUE a, KEY 'n' VALUE b)",
             "1, CAST(NULL AS INT)",
@@ -188,7 +204,7 @@ fn casts() {
     let error = super::evaluate::run("SELECT CAST(a AS INT) FROM (VALUES ('12'), ('x7')) AS t (a)");
     assert_eq!(
         error.unwrap_err(),
-        "Execution error: cannot cast to INT: 'x7'"
+        "Execution error: cannot cast to INT: 'x7'; TRY_CAST gives NULL for such values"
     );
 }
 

@@ -16,7 +16,7 @@ use datafusion_common::{Result, internal_err};
 use super::{Rules, time::local_to_utc};
 use crate::{
     flink_type::type_name,
-    functions::{arguments::bad_value, arithmetic::fits, structure::epoch_days},
+    functions::{arguments::bad_value_or, arithmetic::fits, structure::epoch_days},
 };
 
 /// Casts a STRING array.
@@ -109,7 +109,11 @@ fn parse_all<V>(
             None => None,
             Some(value) => match parse(value) {
                 None if !rules.lenient => {
-                    return bad_value(&format!("cannot cast to {}", type_name(to)), value);
+                    return bad_value_or(
+                        &format!("cannot cast to {}", type_name(to)),
+                        value,
+                        "TRY_CAST gives NULL for such values",
+                    );
                 }
                 parsed => parsed,
             },

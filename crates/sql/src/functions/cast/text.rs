@@ -85,7 +85,11 @@ fn write_value(array: &ArrayRef, row: usize, rules: &Rules, out: &mut String) ->
             Err(_) if rules.lenient => out.push_str(&String::from_utf8_lossy(
                 array.as_binary::<i32>().value(row),
             )),
-            Err(_) => return exec_err!("cannot cast BYTES to STRING: the bytes are not UTF-8"),
+            Err(_) => {
+                return exec_err!(
+                    "cannot cast BYTES to STRING: the bytes are not UTF-8; DECODE with another character set, or TRY_CAST"
+                );
+            }
         },
         DataType::List(_) => {
             let values = array.as_list::<i32>().value(row);
