@@ -140,7 +140,7 @@ pub(crate) fn did_you_mean<'a>(
 }
 
 /// Levenshtein distance over characters, of the first 64 of each.
-fn edit_distance(a: &str, b: &str) -> usize {
+pub(crate) fn edit_distance(a: &str, b: &str) -> usize {
     let a: Vec<char> = a.chars().take(64).collect();
     let b: Vec<char> = b.chars().take(64).collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();

@@ -1,12 +1,12 @@
 //! `SET`: the settings that change what a script compiles to. Others are kept for the
-//! service (checkpointing, restart, …), unless they are misspelt ones of ours.
+//! service and have no effect on the plan: a warning says so, and a misspelt one of ours is an error.
 
 use std::collections::BTreeMap;
 
 use chrono_tz::Tz;
 use datafusion_expr::sqlparser::tokenizer::Span;
 
-use crate::diagnostic::{Diagnostic, Outcome, did_you_mean};
+use crate::diagnostic::{Diagnostic, Outcome, did_you_mean, edit_distance};
 
 /// Default of `table.exec.source.idle-timeout`. Flink's is 0, which lets one silent
 /// partition stop all windows.
@@ -19,6 +19,40 @@ const KNOWN: &[&str] = &[
     "table.exec.state.ttl",
     "table.local-time-zone",
     "table.optimizer.agg-phase-strategy",
+];
+
+/// At this many wrong letters or fewer, a key is a slip of the pen.
+const MAX_SLIPS: usize = 3;
+
+/// How the keys of Flink's own settings start.
+const FLINK_PREFIXES: &[&str] = &[
+    "akka.",
+    "classloader.",
+    "cluster.",
+    "env.",
+    "execution.",
+    "fs.",
+    "heartbeat.",
+    "high-availability",
+    "io.",
+    "jobmanager.",
+    "kubernetes.",
+    "metrics.",
+    "parallelism.",
+    "pekko.",
+    "pipeline.",
+    "python.",
+    "rest.",
+    "restart-strategy",
+    "s3.",
+    "security.",
+    "slot.",
+    "sql-client.",
+    "state.",
+    "table.",
+    "taskmanager.",
+    "web.",
+    "yarn.",
 ];
 
 /// What the settings amount to.
@@ -85,14 +119,9 @@ impl Settings {
             },
             _ => {}
         }
+        let warning = check_key(key, span)?;
         self.values.insert(key.to_string(), value.to_string());
-        if KNOWN.contains(&key) || !key.starts_with("table.") {
-            return Ok(None);
-        }
-        let warning =
-            Diagnostic::warning("unknown-setting", span, format!("'{key}' has no effect"))
-                .with_optional_hint(did_you_mean(key, KNOWN.iter().copied()));
-        Ok(Some(warning))
+        Ok(warning)
     }
 
     /// Back to the default, of one key or all.
@@ -110,6 +139,46 @@ impl Settings {
             let _ = self.set(&key, &value, Span::empty());
         }
     }
+}
+
+/// An error for a misspelt key of ours, a warning for one that nothing here reads.
+fn check_key(key: &str, span: Span) -> Outcome<Option<Diagnostic>> {
+    if KNOWN.contains(&key) {
+        return Ok(None);
+    }
+    let folded = key.trim().to_ascii_lowercase();
+    let slip = KNOWN
+        .iter()
+        .find(|known| edit_distance(&folded, known) <= MAX_SLIPS);
+    if let Some(known) = slip {
+        return Err(Box::new(
+            Diagnostic::error(
+                "unknown-setting",
+                span,
+                format!("there is no setting '{key}'"),
+            )
+            .with_hint(format!("did you mean `{known}`?")),
+        ));
+    }
+    let of_flink = FLINK_PREFIXES
+        .iter()
+        .any(|prefix| folded.starts_with(prefix));
+    let (code, message) = if of_flink {
+        (
+            "setting-without-effect",
+            format!("the setting '{key}' has no effect in Millrace"),
+        )
+    } else {
+        (
+            "unknown-setting",
+            format!("there is no setting '{key}': it has no effect"),
+        )
+    };
+    let hint = did_you_mean(key, KNOWN.iter().copied())
+        .unwrap_or_else(|| format!("the settings are {}", KNOWN.join(", ")));
+    Ok(Some(
+        Diagnostic::warning(code, span, message).with_hint(hint),
+    ))
 }
 
 /// A zone by its IANA name, or `UTC`, `Z`, or an offset in whole hours such as `UTC+02:00`.
@@ -192,17 +261,42 @@ mod tests {
             .set("table.exec.state.ttl", "1 h", Span::empty())
             .unwrap();
         assert_eq!(settings.state_ttl_ms, 3_600_000);
-        let warning = settings
-            .set("table.exec.state.tll", "1 h", Span::empty())
-            .unwrap();
-        assert!(
-            warning
-                .unwrap()
-                .hint
-                .unwrap()
-                .contains("table.exec.state.ttl")
-        );
         settings.reset(Some("table.exec.state.ttl"));
         assert_eq!(settings.state_ttl_ms, 5);
+    }
+
+    #[test]
+    fn keys_that_nothing_reads_are_told() {
+        // A slip in a key of ours would silently mean its default.
+        for (key, meant) in [
+            ("table.exec.state.tll", "table.exec.state.ttl"),
+            ("table.local-timezone", "table.local-time-zone"),
+            ("Table.Local-Time-Zone", "table.local-time-zone"),
+            (" table.exec.state.ttl", "table.exec.state.ttl"),
+        ] {
+            let mut settings = Settings::new(5);
+            let error = settings.set(key, "UTC", Span::empty()).unwrap_err();
+            assert_eq!(error.code, "unknown-setting", "{key}");
+            assert_eq!(error.hint, Some(format!("did you mean `{meant}`?")));
+            assert!(settings.values.is_empty());
+        }
+        for (key, code) in [
+            ("nope.nope", "unknown-setting"),
+            (
+                "table.exec.resource.default-parallelism",
+                "setting-without-effect",
+            ),
+            ("parallelism.default", "setting-without-effect"),
+            ("restart-strategy", "setting-without-effect"),
+            ("execution.checkpointing.interval", "setting-without-effect"),
+        ] {
+            let mut settings = Settings::new(5);
+            let warning = settings.set(key, "1", Span::empty()).unwrap().unwrap();
+            assert_eq!(warning.code, code, "{key}");
+            assert!(warning.hint.is_some(), "{key}");
+        }
+        let mut settings = Settings::new(5);
+        let known = settings.set("table.exec.state.ttl", "1 h", Span::empty());
+        assert!(known.unwrap().is_none());
     }
 }
