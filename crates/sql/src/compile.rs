@@ -27,7 +27,7 @@ use crate::{
     settings::Settings,
     sink_cast::assignable,
     source,
-    statement::{CreateTable, Insert, Statement, StatementKind, parse_script},
+    statement::{BYTE_ORDER_MARK, CreateTable, Insert, Statement, StatementKind, parse_script},
 };
 
 /// What a compilation depends on besides the script.
@@ -114,7 +114,8 @@ fn internal(message: String) -> Diagnostic {
 }
 
 fn compile_here(script: &str, options: &CompileOptions) -> Result<Compiled, Vec<Diagnostic>> {
-    let script = parse_script(script);
+    // Some editors put a byte-order mark before the text.
+    let script = parse_script(script.strip_prefix(BYTE_ORDER_MARK).unwrap_or(script));
     let mut session = Session {
         options,
         catalog: Catalog::default(),

@@ -101,8 +101,10 @@ impl<'a> Planner<'a> {
             };
             return refuse(or_span(limit.span(), span), what);
         }
-        if query.fetch.is_some() {
-            return refuse(span, "FETCH");
+        if let Some(fetch) = &query.fetch {
+            let count = fetch.quantity.as_ref().map(Spanned::span);
+            let end = Span::new(span.end, span.end);
+            return refuse(or_span(count.unwrap_or(end), span), "FETCH");
         }
         if !query.locks.is_empty()
             || query.for_clause.is_some()

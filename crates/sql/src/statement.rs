@@ -18,7 +18,7 @@ use datafusion_expr::sqlparser::{
 
 use crate::flink_type::FlinkType;
 
-pub(crate) use script::parse_script;
+pub(crate) use script::{BYTE_ORDER_MARK, parse_script};
 
 /// A statement with its place in the script.
 #[derive(Debug, Clone)]

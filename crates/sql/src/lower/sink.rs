@@ -158,7 +158,7 @@ impl Lowering<'_> {
             (SinkRefusal::Other(why), _) => fail(
                 "invalid-sink",
                 plan.span,
-                format!("table `{}` cannot be written: {why}", target.name),
+                super::source::named_once(&target.name, "cannot be written", why),
             ),
         }
     }

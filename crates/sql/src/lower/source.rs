@@ -40,7 +40,7 @@ impl Lowering<'_> {
             self.connectors
                 .check_source(&table.name, &table.options, &declared, &table.metadata())
         {
-            let message = format!("table `{}` cannot be read: {why}", table.name);
+            let message = named_once(&table.name, "cannot be read", why);
             return fail("invalid-source", table.span, message);
         }
         let whole = scan(&self.binder, table)?;
@@ -160,6 +160,15 @@ impl Lowering<'_> {
             expr: plan_scalar(expr, &result, schema)?,
             idle_timeout_ms,
         }))
+    }
+}
+
+/// What a connector says about a table, with the table's name unless it begins with it.
+pub(super) fn named_once(table: &str, fault: &str, why: String) -> String {
+    if why.starts_with(&format!("table `{table}`")) {
+        why
+    } else {
+        format!("table `{table}` {fault}: {why}")
     }
 }
 

@@ -10,9 +10,11 @@ use datafusion_expr::sqlparser::{
 use super::{Ctes, Planner, refuse, rename};
 use crate::{
     catalog::{Entry, Table, TableColumnKind},
-    diagnostic::{Outcome, or_span},
+    diagnostic::{Diagnostic, Outcome, or_span},
     rel::{Column, Rel, RelKind},
 };
+
+const TEMPORAL_JOIN: &str = "a temporal join (FOR SYSTEM_TIME AS OF)";
 
 /// A relation and the name that qualifies its columns.
 pub(super) struct Source {
@@ -33,6 +35,12 @@ impl Planner<'_> {
         let TableWithJoins { relation, joins } = &from[0];
         if let Some(join) = joins.first() {
             let span = or_span(join.relation.span(), outer);
+            if let TableFactor::Table {
+                version: Some(_), ..
+            } = &join.relation
+            {
+                return refuse(span, TEMPORAL_JOIN);
+            }
             return refuse(span, join_name(&join.join_operator));
         }
         self.plan_factor(relation, ctes, outer)
@@ -54,7 +62,7 @@ impl Planner<'_> {
                 index_hints,
             } => {
                 if version.is_some() {
-                    return refuse(span, "FOR SYSTEM_TIME AS OF");
+                    return refuse(span, TEMPORAL_JOIN);
                 }
                 if sample.is_some() {
                     return refuse(span, "TABLESAMPLE");
@@ -117,7 +125,10 @@ impl Planner<'_> {
             return Ok(rel.as_ref().clone());
         }
         match self.catalog.resolve(name)?.clone() {
-            Entry::Table(table) => self.scan(&table),
+            Entry::Table(table) => {
+                refuse_partitioned(&table, name.span)?;
+                self.scan(&table)
+            }
             Entry::View(view) => self.plan_view(&view, name.span),
         }
     }
@@ -126,6 +137,27 @@ impl Planner<'_> {
     pub(crate) fn scan(&self, table: &Arc<Table>) -> Outcome<Rel> {
         crate::source::scan(self.binder, table)
     }
+}
+
+/// The values of partition columns are in the names of directories, which sources do not read.
+fn refuse_partitioned(table: &Table, span: Span) -> Outcome<()> {
+    let Some(first) = table.partition_by.first() else {
+        return Ok(());
+    };
+    Err(Box::new(
+        Diagnostic::error(
+            "partitioned-source",
+            span,
+            format!(
+                "`{}` is PARTITIONED BY ({}): the values of `{first}` are in the names of directories, which are not read yet",
+                table.name,
+                table.partition_by.join(", ")
+            ),
+        )
+        .with_hint(
+            "to read the other columns, declare the table again without its partition columns and without PARTITIONED BY",
+        ),
+    ))
 }
 
 /// Applies an alias with its column names; without one the table's own name qualifies.

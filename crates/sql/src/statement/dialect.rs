@@ -46,6 +46,10 @@ impl Dialect for FlinkDialect {
         true
     }
 
+    fn supports_table_versioning(&self) -> bool {
+        true
+    }
+
     fn supports_group_by_expr(&self) -> bool {
         true
     }

@@ -28,6 +28,9 @@ const MAX_PARENTHESES_IN_A_ROW: usize = 8;
 /// Most operators in one chain (`a + b + …`), each of which nests the tree by one.
 const MAX_CHAIN: usize = 400;
 
+/// What some editors put before the text of a file.
+pub(crate) const BYTE_ORDER_MARK: char = '\u{feff}';
+
 /// The statements that could be read, and what was wrong with the others.
 #[derive(Debug, Default)]
 pub(crate) struct Script {
@@ -236,6 +239,8 @@ fn split_statements(tokens: Vec<TokenWithSpan>) -> Vec<Vec<TokenWithSpan>> {
     for token in tokens {
         match token.token {
             Token::Whitespace(_) | Token::EOF => {}
+            // Of a file that was put behind other text, such as the settings of a command line.
+            Token::Char(BYTE_ORDER_MARK) => {}
             Token::SemiColon => statements.push(std::mem::take(&mut current)),
             _ => current.push(token),
         }

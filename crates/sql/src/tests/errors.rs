@@ -154,7 +154,7 @@ fn names_and_types_are_checked() {
         ),
         (
             "SELECT CAST('x' AS INT) FROM t",
-            "2:8: cannot cast to INT: 'x'",
+            "2:8: cannot cast to INT: 'x'; TRY_CAST gives NULL for such values",
         ),
         (
             "SELECT DATE '2020-13-01' FROM t",
@@ -375,6 +375,51 @@ fn declarations_are_checked() {
     ] {
         let found = errors(&format!("{T}{statement}"));
         assert_eq!(found[0], expected, "{statement}");
+    }
+}
+
+#[test]
+fn a_partitioned_table_is_not_read() {
+    let table = "CREATE TABLE q (id INT, k STRING) PARTITIONED BY (k) WITH ('connector' = 'x');\n";
+    let refused = "`q` is PARTITIONED BY (k): the values of `k` are in the names of directories, which are not read yet; to read the other columns, declare the table again without its partition columns and without PARTITIONED BY";
+    assert_eq!(
+        errors(&format!("{table}SELECT id FROM q")),
+        [format!("2:16: {refused}")]
+    );
+    let error = compile(&format!("{table}SELECT id FROM q"), &options()).unwrap_err();
+    assert_eq!(error[0].code, "partitioned-source");
+    // Writing it is what partitions are for.
+    super::compiled(&format!("{table}INSERT INTO q SELECT 1, 'a'"));
+}
+
+#[test]
+fn a_byte_order_mark_is_skipped() {
+    super::compiled("\u{feff}SELECT 1");
+    super::compiled("SET 'table.local-time-zone' = 'UTC'; \u{feff}SELECT 1");
+    assert!(errors("\u{feff}SELECT nope")[0].starts_with("1:8: unknown column"));
+}
+
+#[test]
+fn clauses_are_pointed_at() {
+    for (statement, expected) in [
+        (
+            "SELECT * FROM t FETCH FIRST 3 ROWS ONLY",
+            "2:29: FETCH is not supported yet",
+        ),
+        (
+            "SELECT * FROM t FOR SYSTEM_TIME AS OF TIMESTAMP '2020-01-01 00:00:00'",
+            "2:15: a temporal join (FOR SYSTEM_TIME AS OF) is not supported yet",
+        ),
+        (
+            "SELECT * FROM t JOIN t FOR SYSTEM_TIME AS OF t.ts AS r ON t.a = r.a",
+            "2:22: a temporal join (FOR SYSTEM_TIME AS OF) is not supported yet",
+        ),
+        (
+            "SELECT CAST(INTERVAL '1' DAY AS STRING) FROM t",
+            "2:8: cannot cast INTERVAL to STRING; an interval can be added to a time; TIMESTAMPDIFF gives the length between two times as a number",
+        ),
+    ] {
+        assert_eq!(error(statement), expected, "{statement}");
     }
 }
 
