@@ -5,12 +5,12 @@ use std::sync::{Arc, LazyLock};
 
 use arrow::datatypes::{DataType, Field, SchemaRef};
 use datafusion_common::{
-    DFSchema, DataFusionError,
+    DFSchema, DataFusionError, ScalarValue,
     tree_node::{Transformed, TreeNode},
 };
 use datafusion_expr::sqlparser::tokenizer::Span;
 use datafusion_expr::{
-    Expr, ExprSchemable, execution_props::ExecutionProps,
+    Case, Expr, ExprSchemable, execution_props::ExecutionProps,
     physical_planning_context::PhysicalPlanningContext, simplify::SimplifyContext,
 };
 use datafusion_optimizer::simplify_expressions::ExprSimplifier;
@@ -57,9 +57,12 @@ pub(super) fn is_trivial(expr: &Expr) -> bool {
 /// Replaces every CASE without costly or fallible parts by a selection over whole columns.
 fn select_cheap_branches(expr: Expr, schema: &DFSchema) -> Result<Expr, DataFusionError> {
     let replaced = expr.transform_up(|inner| {
-        let Expr::Case(case) = &inner else {
+        let Expr::Case(case) = inner else {
             return Ok(Transformed::no(inner));
         };
+        let searched = as_searched(case);
+        let inner = Expr::Case(searched.clone());
+        let case = &searched;
         let cheap = case.expr.is_none()
             && !case.when_then_expr.is_empty()
             && case.else_expr.as_deref().is_none_or(is_trivial)
@@ -77,6 +80,17 @@ fn select_cheap_branches(expr: Expr, schema: &DFSchema) -> Result<Expr, DataFusi
         }
     })?;
     Ok(replaced.data)
+}
+
+/// `CASE x WHEN a THEN …` as `CASE WHEN x = a THEN …`, if `x` costs nothing to repeat.
+fn as_searched(mut case: Case) -> Case {
+    if let Some(subject) = case.expr.take_if(|subject| is_trivial(subject)) {
+        for (when, _) in &mut case.when_then_expr {
+            let value = std::mem::replace(when.as_mut(), Expr::Literal(ScalarValue::Null, None));
+            **when = subject.as_ref().clone().eq(value);
+        }
+    }
+    case
 }
 
 /// The type and nullability of an expression over `input`.
