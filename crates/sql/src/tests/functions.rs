@@ -382,3 +382,30 @@ fn times_that_are_written_alike_are_told_apart() {
         ]
     );
 }
+
+/// Every function over nothing but untyped NULLs, wherever it takes them.
+#[test]
+fn functions_of_untyped_nulls_are_null() {
+    // In Flink the tests of characters are false for NULL; TYPEOF and ROW are tested elsewhere.
+    let exempt = ["IS_ALPHA", "IS_DECIMAL", "IS_DIGIT", "ROW", "TYPEOF"];
+    let (mut seen, mut wrong) = (0, vec![]);
+    for name in crate::functions::names() {
+        if exempt.contains(&name) {
+            continue;
+        }
+        for count in 1..=4 {
+            let nulls = vec!["NULL"; count].join(", ");
+            let script = format!("SELECT {name}({nulls})");
+            if crate::compile(&script, &super::options()).is_err() {
+                continue;
+            }
+            let rows = super::evaluate::run(&script);
+            if rows != Ok(vec![vec!["NULL".to_string()]]) {
+                wrong.push(format!("{script}: {rows:?}"));
+            }
+            seen += 1;
+        }
+    }
+    assert_eq!(wrong, Vec::<String>::new());
+    assert!(seen > 80, "{seen}");
+}
