@@ -10,7 +10,7 @@ use millrace_state::{
     SlotSnapshot, SnapshotKind, SnapshotManifest,
     manifest::{self, MANIFEST_FORMAT},
 };
-use millrace_types::{CheckpointId, ExecutionId, SubtaskIndex};
+use millrace_types::{CheckpointId, ExecutionId, SavepointId, SubtaskIndex};
 
 use super::{
     ambient, connection,
@@ -93,7 +93,11 @@ impl JobTask {
         match output {
             Output::Begin(barrier) => self.begin(barrier).await?,
             Output::Persist(barrier) => return Ok(self.persist_parts(barrier)),
-            Output::Abort { barrier, reason } => self.abort(barrier, reason).await?,
+            Output::Abort {
+                barrier,
+                failed,
+                reason,
+            } => self.abort(barrier, failed, reason).await?,
             Output::Report(event) => return Ok(vec![Work::Event(event)]),
             Output::Notify(barrier) => self.notify(barrier),
             Output::Retire(checkpoints) => self.retire(checkpoints),
@@ -279,7 +283,12 @@ impl JobTask {
         Vec::new()
     }
 
-    async fn abort(&mut self, barrier: Barrier, reason: String) -> Flow {
+    async fn abort(
+        &mut self,
+        barrier: Barrier,
+        failed: Option<SavepointId>,
+        reason: String,
+    ) -> Flow {
         if self
             .parts
             .barrier
@@ -290,12 +299,14 @@ impl JobTask {
         persist("give a checkpoint up", || {
             self.shared
                 .store
-                .fail_checkpoint(&self.lease, &barrier, &reason)
+                .fail_checkpoint(&self.lease, barrier.checkpoint, failed, &reason)
         })
         .await?;
-        let what = match barrier.savepoint {
-            None => format!("checkpoint {}", barrier.checkpoint),
-            Some(savepoint) => format!("savepoint {savepoint}"),
+        let checkpoint = barrier.checkpoint;
+        let what = match (failed, barrier.savepoint) {
+            (Some(savepoint), _) => format!("savepoint {savepoint}"),
+            (None, None) => format!("checkpoint {checkpoint}"),
+            (None, Some(savepoint)) => format!("checkpoint {checkpoint} for savepoint {savepoint}"),
         };
         self.record(
             "warning",

@@ -32,7 +32,7 @@ use crate::{
     live::LiveJob,
     problem::chain,
     provision::{ExitSender, WorkerExit},
-    store::{Commit, Lease, StoreError},
+    store::{Commit, JobRef, Lease, StoreError},
 };
 
 /// How often to look at the job's row without being told to.
@@ -145,7 +145,10 @@ async fn drive(
     };
     // From outside of the loop, since a step that waits for the database does not look up.
     tokio::select! {
-        end = task.drive(&mut inbox, &mut exited, &wake, &suspend) => return end,
+        end = task.drive(&mut inbox, &mut exited, &wake, &suspend) => return match end {
+            Err(End::Fenced) => Err(task.fenced().await),
+            end => end,
+        },
         () = out_of_patience => {}
     }
     task.give_up().await
@@ -261,6 +264,20 @@ impl JobTask {
             suspicion: None,
             work: VecDeque::new(),
         })
+    }
+
+    /// Why the lease is lost: a deletion takes it away with the job's row, and a look at the row
+    /// may come before the news of it.
+    async fn fenced(&self) -> End {
+        if matches!(self.job.state, State::Deleting { .. }) {
+            let job = JobRef::Id(self.lease.job);
+            let found = self.shared.store.get_job(&self.lease.tenant, &job).await;
+            if matches!(found, Err(StoreError::JobNotFound { .. })) {
+                self.shared.live.remove(self.lease.job);
+                return End::Forgotten;
+            }
+        }
+        End::Fenced
     }
 
     fn rests(&self) -> bool {

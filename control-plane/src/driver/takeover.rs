@@ -8,6 +8,7 @@ use millrace_coordination::{
     lifecycle::{Event, Found, State},
 };
 use millrace_protocol::v1::{self, WorkerState};
+use millrace_state::manifest;
 use millrace_types::{CheckpointId, CheckpointStatus, ExecutionId, SubtaskIndex, WorkerId};
 use tokio::time::{Instant, sleep};
 
@@ -20,7 +21,10 @@ use super::{
     patience::persist,
     plan::RunPlan,
 };
-use crate::store::{WorkerRecord, WorkerRowState};
+use crate::{
+    problem::chain,
+    store::{CheckpointDone, WorkerRecord, WorkerRowState},
+};
 
 /// Workers that do not answer within this time are taken for dead.
 const DIAL_LIMIT: Duration = Duration::from_secs(5);
@@ -42,8 +46,54 @@ impl JobTask {
             Some(execution) => self.look_around(execution).await?,
             None => Found::Nothing,
         };
+        self.complete_written_savepoints().await?;
         self.settle_newest_checkpoint().await?;
         self.run_work(Work::Event(Event::TakenOver { found })).await
+    }
+
+    /// The driver before may have written a savepoint's manifest without coming to complete its
+    /// rows. The savepoint is there then, and could not be taken again: manifests are written once.
+    async fn complete_written_savepoints(&mut self) -> Flow {
+        let Some(execution) = self.job.execution() else {
+            return Ok(());
+        };
+        for record in self.live_checkpoints().await? {
+            let Some(savepoint) = record.savepoint else {
+                continue;
+            };
+            if record.execution != execution || record.status != CheckpointStatus::InProgress {
+                continue;
+            }
+            let path = self.layout.savepoint_manifest(savepoint);
+            let manifest = match manifest::read(&*self.shared.storage, &path).await {
+                Ok(manifest) => manifest,
+                // Mostly, since it is not written: then it is taken again.
+                Err(error) => {
+                    tracing::debug!(job = %self.lease.job, %savepoint, error = chain(&error), "the savepoint in flight has no manifest");
+                    continue;
+                }
+            };
+            if manifest.checkpoint != record.id || manifest.execution != execution {
+                continue;
+            }
+            let done = CheckpointDone {
+                manifest: path.to_string(),
+                full_bytes: manifest.state_bytes(),
+                // Known to the driver before only.
+                uploaded_bytes: 0,
+                alignment_ms: 0,
+                pause_ms: 0,
+                async_ms: 0,
+            };
+            let barrier = record.barrier();
+            persist("complete a savepoint", || {
+                self.shared
+                    .store
+                    .complete_checkpoint(&self.lease, &barrier, &done)
+            })
+            .await?;
+        }
+        Ok(())
     }
 
     /// The driver before may have completed a checkpoint without coming to note it in the

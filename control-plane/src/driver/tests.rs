@@ -3,6 +3,7 @@
 mod fleet;
 mod outage;
 mod rig;
+mod savepoint_takeover;
 
 use std::time::Duration;
 

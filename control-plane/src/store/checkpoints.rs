@@ -130,10 +130,12 @@ const COMPLETE: &str = "
 
 const STATUS: &str = "SELECT status FROM checkpoints WHERE job = $1 AND id = $2";
 
+/// Also one whose earlier barrier failed: what counts is the barrier that wrote it.
 const COMPLETE_SAVEPOINT: &str = "
     UPDATE savepoints
-    SET status = 'completed', completed_at = now(), checkpoint = $3, manifest = $4, full_bytes = $5
-    WHERE job = $1 AND id = $2 AND status = 'in-progress'";
+    SET status = 'completed', completed_at = now(), checkpoint = $3, manifest = $4,
+        full_bytes = $5, failure = NULL
+    WHERE job = $1 AND id = $2 AND status IN ('in-progress', 'failed')";
 
 const FAIL: &str = "
     UPDATE checkpoints SET status = 'failed', completed_at = now(), failure = $3
@@ -270,22 +272,23 @@ impl Store {
         Ok(true)
     }
 
-    /// Gives a barrier up, and the savepoint it would have written. Can be repeated.
+    /// Gives a barrier up, and the savepoint that fails with it. Can be repeated.
     pub(crate) async fn fail_checkpoint(
         &self,
         lease: &Lease,
-        barrier: &Barrier,
+        checkpoint: CheckpointId,
+        savepoint: Option<SavepointId>,
         reason: &str,
     ) -> Result<()> {
         let mut tx = self.begin_fenced(lease).await?;
         let reason = reason.replace('\0', "");
         sqlx::query(FAIL)
             .bind(lease.job.0)
-            .bind(convert::to_i64(barrier.checkpoint.0))
+            .bind(convert::to_i64(checkpoint.0))
             .bind(&reason)
             .execute(&mut *tx)
             .await?;
-        if let Some(savepoint) = barrier.savepoint {
+        if let Some(savepoint) = savepoint {
             sqlx::query(FAIL_SAVEPOINT)
                 .bind(lease.job.0)
                 .bind(convert::to_i64(savepoint.0))

@@ -37,6 +37,7 @@ struct Shared {
     refusal: Mutex<Option<Status>>,
     refused_version: Mutex<Option<(u32, Status)>>,
     fail_savepoints: Mutex<bool>,
+    hold_savepoints: Mutex<bool>,
 }
 
 /// One worker.
@@ -139,6 +140,11 @@ impl Fleet {
 
     pub(super) fn fail_savepoints(&self, fail: bool) {
         *self.shared.fail_savepoints.lock() = fail;
+    }
+
+    /// Whether barriers of savepoints are received and never acknowledged.
+    pub(super) fn hold_savepoints(&self, hold: bool) {
+        *self.shared.hold_savepoints.lock() = hold;
     }
 
     pub(super) fn end(&self) {
@@ -357,6 +363,12 @@ impl Worker for Served {
     ) -> Result<Response<v1::Ack>, Status> {
         let request = request.into_inner();
         self.0.enter(request.epoch).await?;
+        if request.savepoint_id != 0 {
+            self.0.call(format!("savepoint {}", request.savepoint_id));
+            if *self.0.shared.hold_savepoints.lock() {
+                return Ok(Response::new(v1::Ack {}));
+            }
+        }
         let state = self.0.state.lock();
         let spec = state.spec.as_ref().expect("a deployed spec");
         for subtask in &state.subtasks {

@@ -2,10 +2,16 @@
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
+use millrace_dataflow::{ENCODING_VERSION, KeyGroupRange};
 use millrace_sql::AnyConnector;
+use millrace_state::{
+    KeyedSnapshot, Layout, SlotSnapshot, SnapshotKind, SnapshotManifest,
+    manifest::{self, MANIFEST_FORMAT},
+    storage,
+};
 use millrace_types::{
     CheckpointStatus, Fingerprint, JobId, JobName, JobSpec, JobState, Millis, SavepointId,
-    TenantName,
+    SubtaskIndex, TenantName,
 };
 use tempfile::TempDir;
 use tokio::{task::JoinHandle, time::sleep};
@@ -220,6 +226,37 @@ impl Rig {
             return dir.is_dir() && holds_files(&dir);
         }
         dir.join(path).exists()
+    }
+
+    /// Writes the manifest of a savepoint of a stateless job, as a driver does before the rows.
+    pub(super) async fn write_manifest(&self, job: JobId, record: &CheckpointRecord) {
+        let url = format!("file://{}", self.storage.path().display());
+        let (storage, root) = storage::open(&url).expect("usable storage");
+        let layout = Layout::new(root, self.tenant.clone(), job);
+        let spec = self.job(job).await.spec;
+        let slot = SlotSnapshot {
+            subtask: SubtaskIndex(0),
+            key_groups: KeyGroupRange::of_subtask(0, 1, spec.max_parallelism),
+            keyed: KeyedSnapshot::Empty,
+            operator_state: Vec::new(),
+        };
+        let manifest = SnapshotManifest {
+            format: MANIFEST_FORMAT,
+            tenant: self.tenant.clone(),
+            job,
+            checkpoint: record.id,
+            kind: SnapshotKind::Savepoint(record.savepoint.expect("a savepoint")),
+            created_at_ms: 1,
+            execution: record.execution,
+            fingerprint: Fingerprint("f".into()),
+            parallelism: 1,
+            max_parallelism: spec.max_parallelism,
+            key_encoding: ENCODING_VERSION,
+            slots: vec![slot],
+        };
+        manifest::write(&*storage, &layout, &manifest)
+            .await
+            .expect("a written manifest");
     }
 
     pub(super) async fn drop(self) {

@@ -65,7 +65,9 @@ async fn a_lease_has_one_holder_and_fences_the_one_before() {
             .complete_checkpoint(&second, &barrier(1), &done())
             .await
             .map(|_| ()),
-        store.fail_checkpoint(&second, &barrier(1), "x").await,
+        store
+            .fail_checkpoint(&second, CheckpointId(1), None, "x")
+            .await,
         store.delete_checkpoint(&second, CheckpointId(1)).await,
         store.next_savepoint(&second).await.map(|_| ()),
         store.place_execution(&second, execution, &[]).await,

@@ -54,6 +54,55 @@ async fn checkpoints_are_completed_kept_and_deleted() {
 }
 
 #[tokio::test]
+async fn a_savepoint_follows_the_barrier_that_wrote_it() {
+    let Some(database) = TestDatabase::create().await else {
+        return;
+    };
+    let store = &database.store;
+    let (lease, job) = running(store, "j").await;
+    let execution = job.execution().unwrap();
+    let savepoint = store
+        .create_savepoint(&tenant(), lease.job)
+        .await
+        .unwrap()
+        .id;
+    // Two barriers are given up, the second with the savepoint, and a third writes it.
+    for (id, failed, expected) in [
+        (1, None, SavepointStatus::InProgress),
+        (2, Some(savepoint), SavepointStatus::Failed),
+        (3, None, SavepointStatus::Completed),
+    ] {
+        let with_savepoint = Barrier {
+            savepoint: Some(savepoint),
+            ..barrier(id)
+        };
+        store
+            .begin_checkpoint(&lease, execution, VersionNumber(1), &with_savepoint)
+            .await
+            .unwrap();
+        if id == 3 {
+            let completed = store
+                .complete_checkpoint(&lease, &with_savepoint, &done())
+                .await;
+            assert!(completed.unwrap());
+        } else {
+            store
+                .fail_checkpoint(&lease, CheckpointId(id), failed, "lost")
+                .await
+                .unwrap();
+        }
+        let row = store
+            .get_savepoint(&tenant(), lease.job, savepoint)
+            .await
+            .unwrap();
+        assert_eq!(row.status, expected, "after barrier {id}");
+        assert_eq!(row.failure.is_some(), id == 2);
+        assert_eq!(row.checkpoint, (id == 3).then_some(CheckpointId(3)));
+    }
+    database.drop().await;
+}
+
+#[tokio::test]
 async fn savepoints_are_taken_on_request_and_kept_while_needed() {
     let Some(database) = TestDatabase::create().await else {
         return;
