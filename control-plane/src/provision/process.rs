@@ -396,6 +396,30 @@ mod tests {
         ProcessProvisioner::new(&config, ([127, 0, 0, 1], 4711).into())
     }
 
+    /// Kills a worker at the end of its test, however that ends.
+    struct Reaped(WorkerHandle);
+
+    impl Drop for Reaped {
+        fn drop(&mut self) {
+            if let Some(pid) = self.0.pid.filter(|_| is_alive(self.0)) {
+                let _ = std::process::Command::new("kill")
+                    .args(["-KILL", &pid.to_string()])
+                    .status();
+            }
+        }
+    }
+
+    /// Before that it may not yet be the program it is to become.
+    async fn until_alive(worker: WorkerHandle) {
+        for _ in 0..200 {
+            if is_alive(worker) {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        panic!("the worker's process does not appear");
+    }
+
     fn worker() -> StartWorker {
         StartWorker {
             job: JobId(Uuid::from_u128(1)),
@@ -420,6 +444,7 @@ mod tests {
         let (sender, mut exits) = mpsc::unbounded_channel();
         let start = worker();
         let handle = provisioner.start(start, sender).await.unwrap();
+        let _reaped = Reaped(handle);
         let exit = exit(&mut exits).await;
         assert_eq!(exit.worker, start.worker);
         assert_eq!(
@@ -457,6 +482,7 @@ mod tests {
         let provisioner = provisioner(dir.path(), &script);
         let (sender, mut exits) = mpsc::unbounded_channel();
         let handle = provisioner.start(worker(), sender).await.unwrap();
+        let _reaped = Reaped(handle);
         // Before that it is not deaf yet, or not even the program it is to become.
         for _ in 0..100 {
             if ready.exists() {
@@ -481,6 +507,8 @@ mod tests {
             .start(worker(), mpsc::unbounded_channel().0)
             .await
             .unwrap();
+        let _reaped = Reaped(handle);
+        until_alive(handle).await;
         let second = provisioner(dir.path(), script);
         let (sender, mut exits) = mpsc::unbounded_channel();
         second.watch(handle, sender);
