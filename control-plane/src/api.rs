@@ -19,6 +19,7 @@ mod scripts;
 mod service;
 mod snapshots;
 mod state;
+mod state_change;
 #[cfg(test)]
 mod tests;
 pub mod view;

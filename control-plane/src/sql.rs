@@ -129,7 +129,7 @@ pub(crate) fn check_numbers(spec: &JobSpec) -> Answer<()> {
     })
 }
 
-fn broken(error: &tokio::task::JoinError) -> Box<Problem> {
+pub(crate) fn broken(error: &tokio::task::JoinError) -> Box<Problem> {
     Problem::internal("compiling a script", error)
 }
 

@@ -18,6 +18,7 @@ use super::{
     path::{IdempotencyKey, JobPath, Params, TenantPath, header_text},
     problems::{CreateProblems, DeleteProblems, JobProblems, TenantProblems, UpdateProblems},
     state::ApiState,
+    state_change::StateChanges,
     view::JobView,
 };
 use crate::{
@@ -330,12 +331,25 @@ async fn update(
     sql::check_numbers(&spec)?;
     let compiled = state.compiler().compile_or_refuse(spec.clone()).await?;
     let fingerprint = compiled.dataflow.fingerprint();
+    let change = StateChanges::of(state.compiler(), &current, &spec, &compiled.dataflow).await?;
     let job = state
         .store()
-        .update_job(&path.tenant, current.id, expected, spec, fingerprint)
+        .change_job(
+            &path.tenant,
+            current.id,
+            expected,
+            spec,
+            fingerprint,
+            |version| change.event(version),
+        )
         .await?;
     state.live().wake(job.id);
-    Ok(with_etag(&job, StatusCode::OK))
+    let tag = etag(job.version);
+    let mut view = JobView::from(job);
+    view.state_diff = change.views();
+    let mut response = (StatusCode::OK, Json(view)).into_response();
+    set_header(&mut response, header::ETAG, &tag);
+    Ok(response)
 }
 
 /// How to delete a job.
@@ -364,8 +378,9 @@ pub(crate) async fn delete_job(
     let job = state.store().get_job(&path.tenant, &path.job).await?;
     if job.state.is_active() && !query.force.unwrap_or(false) {
         return Err(
-            Problem::new(Code::JobActive, format!("the job is {}", job.state))
-                .with_hint("stop it first, or pass force=true to cancel and delete it"),
+            Problem::new(Code::JobActive, format!("the job is {}", job.state)).with_hint(
+                "stop it first, or pass `force=true` (`--force`) to cancel and delete it",
+            ),
         );
     }
     let job = state.store().delete_job(&path.tenant, job.id).await?;

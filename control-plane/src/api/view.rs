@@ -9,7 +9,7 @@ mod snapshot;
 
 pub use self::{
     graph::{ColumnView, ExchangeView, GraphView, InputView, NodeView},
-    job::{ExecutionView, JobView, VersionView},
+    job::{ExecutionView, JobView, StateChangeView, VersionView},
     live::{EventView, JobMetricsView, OutputDropped, OutputEnd, OutputRowView, WorkerView},
     snapshot::{CheckpointView, SavepointView},
 };

@@ -109,6 +109,16 @@ pub(super) async fn insert(
     lease: &Lease,
     event: &NewEvent,
 ) -> Result<EventRecord> {
+    insert_for(connection, &lease.tenant, lease.job, event).await
+}
+
+/// Adds an entry in a transaction that no driver makes.
+pub(super) async fn insert_for(
+    connection: &mut PgConnection,
+    tenant: &TenantName,
+    job: JobId,
+    event: &NewEvent,
+) -> Result<EventRecord> {
     // Postgres text holds no NUL.
     let message: String = event
         .message
@@ -117,8 +127,8 @@ pub(super) async fn insert(
         .take(MAX_MESSAGE)
         .collect();
     let row: EventRow = sqlx::query_as(INSERT)
-        .bind(lease.tenant.as_str())
-        .bind(lease.job.0)
+        .bind(tenant.as_str())
+        .bind(job.0)
         .bind(event.severity)
         .bind(&event.kind)
         .bind(message)

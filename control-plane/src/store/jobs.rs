@@ -9,7 +9,7 @@ use serde_json::Value;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use super::{Result, Store, StoreError, convert};
+use super::{NewEvent, Result, Store, StoreError, convert, events};
 
 /// A job as the API shows it.
 #[derive(Debug, Clone, PartialEq)]
@@ -282,7 +282,8 @@ impl Store {
         rows.into_iter().map(JobRecord::try_from).collect()
     }
 
-    /// Adds a version, to which the job moves, if `expected` is its version.
+    /// As [`Store::change_job`], without an entry in the history.
+    #[cfg(test)]
     pub(crate) async fn update_job(
         &self,
         tenant: &TenantName,
@@ -290,6 +291,21 @@ impl Store {
         expected: VersionNumber,
         spec: JobSpec,
         fingerprint: Fingerprint,
+    ) -> Result<JobRecord> {
+        self.change_job(tenant, job, expected, spec, fingerprint, |_| None)
+            .await
+    }
+
+    /// Adds a version, to which the job moves, if `expected` is its version. `note` gets the new
+    /// version's number and says what the history shall tell of it.
+    pub(crate) async fn change_job(
+        &self,
+        tenant: &TenantName,
+        job: JobId,
+        expected: VersionNumber,
+        spec: JobSpec,
+        fingerprint: Fingerprint,
+        note: impl FnOnce(VersionNumber) -> Option<NewEvent>,
     ) -> Result<JobRecord> {
         let mut tx = self.pool().begin().await?;
         let locked: Option<(i64, i64, String, String)> = sqlx::query_as(LOCK_FOR_UPDATE)
@@ -322,6 +338,9 @@ impl Store {
             .bind(last + 1)
             .execute(&mut *tx)
             .await?;
+        if let Some(event) = note(convert::version(last + 1)?) {
+            events::insert_for(&mut tx, tenant, job, &event).await?;
+        }
         announce(&mut tx, job).await?;
         let record = fetch(&mut tx, tenant, &JobRef::Id(job)).await?;
         tx.commit().await?;

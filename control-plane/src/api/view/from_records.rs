@@ -30,6 +30,7 @@ impl From<JobRecord> for JobView {
             fingerprint: job.fingerprint,
             created_at: job.created_at,
             updated_at: job.updated_at,
+            state_diff: Vec::new(),
         }
     }
 }

@@ -35,6 +35,21 @@ pub struct JobView {
     pub fingerprint: Fingerprint,
     pub created_at: DateTime<Utc>,
     pub updated_at: DateTime<Utc>,
+    /// Only in the answer to an update of a job that has run: what becomes of its state.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub state_diff: Vec<StateChangeView>,
+}
+
+/// What becomes of one piece of a job's state when it moves to a new version.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct StateChangeView {
+    /// Name of the operator that has it.
+    pub node: String,
+    /// `kept`, `added` (it starts empty) or `dropped`.
+    pub state: String,
+    /// In words, such as `MIN(id) starts empty and covers only rows from now on`.
+    pub detail: String,
 }
 
 /// One version of a job's spec.

@@ -10,6 +10,7 @@ use crate::{
     client::{CallError, Client},
     commands::{has_started, spec, wait_for},
     exit::{self, Failure},
+    out,
     script::JobFile,
     service::LOOK_AGAIN,
 };
@@ -73,7 +74,16 @@ pub(super) async fn update(
         .call::<_, JobView>(Method::PUT, &path, &[], &headers, Some(&job_spec))
         .await
         .map_err(|error| spec::explain_error(error, &file))?;
-    show(&reply.value, format)
+    show(&reply.value, format)?;
+    if let OutputFormat::Table = format {
+        for change in &reply.value.state_diff {
+            out::line(&format!(
+                "{:<12} {:<8} {}: {}",
+                "state", change.state, change.node, change.detail
+            ))?;
+        }
+    }
+    Ok(())
 }
 
 pub(super) async fn start(
