@@ -75,7 +75,7 @@ problem_sets! {
         VersionMismatch, UnsupportedMediaType, InvalidSpec, InvalidSql, IfMatchRequired;
     DeleteProblems: InvalidParameter, TenantNotFound, JobNotFound, JobActive, InvalidTransition;
     TransitionProblems: InvalidParameter, MalformedBody, TenantNotFound, JobNotFound, SavepointNotFound,
-        InvalidTransition, UnsupportedMediaType, InvalidSpec;
+        InvalidTransition, JobDrained, UnsupportedMediaType, InvalidSpec;
     VersionProblems: InvalidParameter, TenantNotFound, JobNotFound, VersionNotFound;
     ExecutionProblems: InvalidParameter, TenantNotFound, JobNotFound, ExecutionNotFound;
     CheckpointProblems: InvalidParameter, TenantNotFound, JobNotFound, CheckpointNotFound;

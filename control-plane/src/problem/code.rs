@@ -45,6 +45,7 @@ codes! {
     NameTaken = "name-taken", CONFLICT, "Another job of the tenant has this name";
     InvalidTransition = "invalid-transition", CONFLICT, "The job's state does not allow this";
     JobActive = "job-active", CONFLICT, "The job is running";
+    JobDrained = "job-drained", CONFLICT, "The job was drained";
     VersionMismatch = "version-mismatch", PRECONDITION_FAILED, "The job was changed in the meantime";
     BodyTooLarge = "body-too-large", PAYLOAD_TOO_LARGE, "The body is too large";
     UnsupportedMediaType = "unsupported-media-type", UNSUPPORTED_MEDIA_TYPE, "The body's media type is not supported";

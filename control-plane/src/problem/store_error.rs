@@ -28,6 +28,8 @@ impl From<StoreError> for Box<Problem> {
                     .with_hint("use a fresh Idempotency-Key for every new request")
             }
             StoreError::InvalidState { .. } => Problem::new(Code::InvalidTransition, detail),
+            StoreError::Drained { .. } => Problem::new(Code::JobDrained, detail)
+                .with_hint("start it empty, or name a savepoint to start from it in spite of that"),
             StoreError::Unavailable { .. } => {
                 tracing::warn!(cause = chain(&error), "the database cannot be reached");
                 Problem::new(Code::DatabaseUnavailable, detail)

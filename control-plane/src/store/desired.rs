@@ -21,6 +21,14 @@ const SET: &str = "
 
 const SAVEPOINT_STATUS: &str = "SELECT status FROM savepoints WHERE job = $1 AND id = $2";
 
+/// Whether the newest execution's inputs have been ended for a stop: such a stop takes its
+/// savepoint in the execution that it drains. One that was stopped before it ran takes none.
+const DRAINED: &str = "
+    SELECT EXISTS (
+        SELECT 1 FROM jobs j JOIN savepoints s ON s.job = j.id
+        WHERE j.id = $1 AND j.stop_mode = 'drain' AND s.origin = 'stop'
+          AND s.created_at >= (SELECT max(e.started_at) FROM executions e WHERE e.job = j.id))";
+
 /// A request, and the state in which it makes sense.
 enum Request {
     Start(StartFrom),
@@ -190,8 +198,12 @@ impl Store {
         }
         let (stop_mode, start_from) = match &request {
             Request::Start(from) => {
-                if let StartFrom::Savepoint(savepoint) = from {
-                    check_savepoint(&mut tx, job, *savepoint, state).await?;
+                match from {
+                    StartFrom::Savepoint(savepoint) => {
+                        check_savepoint(&mut tx, job, *savepoint, state).await?;
+                    }
+                    StartFrom::Latest => check_drained(&mut tx, job, state).await?,
+                    StartFrom::Empty => {}
                 }
                 (None, *from)
             }
@@ -236,6 +248,21 @@ async fn check_savepoint(
             what: format!("it cannot start from savepoint {savepoint}, which is {status}"),
         }),
     }
+}
+
+/// Refuses to go on where the windows are closed for ever.
+async fn check_drained(connection: &mut PgConnection, job: JobId, state: JobState) -> Result<()> {
+    if !matches!(state, JobState::Stopping | JobState::Stopped) {
+        return Ok(());
+    }
+    let (drained,): (bool,) = sqlx::query_as(DRAINED)
+        .bind(job.0)
+        .fetch_one(connection)
+        .await?;
+    if drained {
+        return Err(StoreError::Drained { state });
+    }
+    Ok(())
 }
 
 #[cfg(test)]

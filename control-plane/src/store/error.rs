@@ -30,6 +30,11 @@ pub enum StoreError {
     /// The job's state does not allow it.
     #[error("the job is {state}: {what}")]
     InvalidState { state: JobState, what: String },
+    /// Its inputs were ended to stop it, so its latest snapshot is past every window.
+    #[error(
+        "the job is {state} and was drained: its windows are closed for ever, rows to come would be late"
+    )]
+    Drained { state: JobState },
     /// Another driver has taken the job over, or the job is gone: stop driving it.
     #[error("the lease of job {job} with epoch {epoch} is lost")]
     Fenced { job: JobId, epoch: Epoch },

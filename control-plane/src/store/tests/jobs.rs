@@ -183,6 +183,83 @@ async fn requests_show_at_once_and_reach_the_driver() {
 }
 
 #[tokio::test]
+async fn a_drained_job_does_not_go_on_where_its_windows_are_closed() {
+    let Some(database) = TestDatabase::create().await else {
+        return;
+    };
+    let store = &database.store;
+    let (lease, job) = running(store, "j").await;
+    let stop = async || {
+        store
+            .stop_job(&tenant(), lease.job, StopMode::Drain)
+            .await
+            .unwrap()
+    };
+    let start = async |from| store.start_job(&tenant(), lease.job, from).await;
+    // No driver has taken it in: nothing is drained yet.
+    stop().await;
+    start(StartFrom::Latest).await.unwrap();
+    stop().await;
+    let driven = store.load_job(&lease).await.unwrap();
+    let event = Event::Stop {
+        mode: StopMode::Drain,
+        savepoint: SavepointId(1),
+    };
+    let (draining, writes) = step(&job, event, 1);
+    let mut observed = commit(&draining, &writes, 5);
+    observed.observed_command = driven.command;
+    observed.observed_revision = driven.revision;
+    store.commit(&lease, observed).await.unwrap();
+    let refused = start(StartFrom::Latest).await;
+    assert!(
+        matches!(
+            refused,
+            Err(StoreError::Drained {
+                state: JobState::Stopping
+            })
+        ),
+        "{refused:?}"
+    );
+    // A start from elsewhere is the owner's choice, and makes the next one an ordinary one.
+    start(StartFrom::Empty).await.unwrap();
+    start(StartFrom::Latest).await.unwrap();
+    database.drop().await;
+}
+
+#[tokio::test]
+async fn a_change_is_noted_in_the_history_under_its_number() {
+    let Some(database) = TestDatabase::create().await else {
+        return;
+    };
+    let store = &database.store;
+    let job = create(store, "j").await;
+    store
+        .change_job(
+            &tenant(),
+            job.id,
+            VersionNumber(1),
+            spec("j"),
+            Fingerprint("f2".into()),
+            |version| {
+                Some(NewEvent {
+                    severity: "warning",
+                    kind: "state-diff".into(),
+                    message: format!("version {version}"),
+                })
+            },
+        )
+        .await
+        .unwrap();
+    let events = store.list_events(&tenant(), job.id, 0, 10).await.unwrap();
+    let told: Vec<_> = events
+        .iter()
+        .map(|event| (event.kind.as_str(), event.message.as_str()))
+        .collect();
+    assert_eq!(told, [("state-diff", "version 2")]);
+    database.drop().await;
+}
+
+#[tokio::test]
 async fn a_deleted_job_leaves_nothing() {
     let Some(database) = TestDatabase::create().await else {
         return;

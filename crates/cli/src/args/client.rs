@@ -121,6 +121,9 @@ pub(crate) struct UpdateArgs {
 ///   millrace jobs start flights                  from its latest checkpoint or savepoint
 ///   millrace jobs start flights --savepoint 3
 ///   millrace jobs start flights --empty          without any state
+///
+/// A job that was stopped with `--mode drain` has closed its windows for ever: it needs --empty or
+/// --savepoint.
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct StartArgs {
@@ -154,7 +157,8 @@ pub(crate) struct StopArgs {
 pub(crate) enum StopModeArg {
     /// Take a savepoint, commit sinks, then stop.
     Savepoint,
-    /// Fire every open window as if all inputs had ended, take a savepoint, then stop.
+    /// Fire every open window as if all inputs had ended, take a savepoint, then stop. The windows
+    /// stay closed, so the next start needs --empty or --savepoint.
     Drain,
     /// Stop at once; what was written since the last checkpoint is replayed at the next start.
     Now,
