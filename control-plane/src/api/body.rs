@@ -5,7 +5,7 @@
 //! [`MAX_BODY_BYTES`]), so no handler can be kept waiting by a slow sender, and a body that is too
 //! large is answered the same way on every route.
 
-use std::time::Duration;
+use std::{fmt, time::Duration};
 
 use axum::{
     body::{Body, Bytes},
@@ -15,7 +15,10 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use futures::StreamExt;
-use serde::de::DeserializeOwned;
+use serde::{
+    Deserialize, Deserializer,
+    de::{DeserializeOwned, IgnoredAny, SeqAccess, Visitor},
+};
 
 use crate::problem::{Answer, Code, Problem, ProblemItem};
 
@@ -151,12 +154,46 @@ impl Syntax {
     }
 }
 
+/// Succeeds on a list only: one would be read as the fields of a struct in their order.
+struct List;
+
+impl<'de> Deserialize<'de> for List {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Items;
+
+        impl<'de> Visitor<'de> for Items {
+            type Value = List;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a list")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<List, A::Error> {
+                while items.next_element::<IgnoredAny>()?.is_some() {}
+                Ok(List)
+            }
+        }
+
+        deserializer.deserialize_any(Items)
+    }
+}
+
 fn parse<T: DeserializeOwned>(bytes: &[u8], syntax: Syntax) -> Answer<T> {
+    let list = |is_list: bool| match is_list {
+        true => Err(Problem::new(
+            Code::InvalidSpec,
+            "the body is a list, expected an object with named fields",
+        )),
+        false => Ok(()),
+    };
     match syntax {
         Syntax::Json => {
+            if bytes.iter().all(u8::is_ascii_whitespace) {
+                return Err(Problem::new(Code::MalformedBody, "the body is empty"));
+            }
             // What is no JSON at all is told as such, wherever reading the value would have
             // stopped. This pass does not recurse, however deep the nesting.
-            serde_json::from_slice::<serde::de::IgnoredAny>(bytes).map_err(|error| {
+            serde_json::from_slice::<IgnoredAny>(bytes).map_err(|error| {
                 refused(
                     Code::MalformedBody,
                     ".",
@@ -165,6 +202,7 @@ fn parse<T: DeserializeOwned>(bytes: &[u8], syntax: Syntax) -> Answer<T> {
                     error.column(),
                 )
             })?;
+            list(bytes.trim_ascii_start().starts_with(b"["))?;
             let mut deserializer = serde_json::Deserializer::from_slice(bytes);
             serde_path_to_error::deserialize(&mut deserializer).map_err(|error| {
                 let path = error.path().to_string();
@@ -179,6 +217,7 @@ fn parse<T: DeserializeOwned>(bytes: &[u8], syntax: Syntax) -> Answer<T> {
             })
         }
         Syntax::Yaml => {
+            list(serde_yaml_ng::from_slice::<List>(bytes).is_ok())?;
             let deserializer = serde_yaml_ng::Deserializer::from_slice(bytes);
             serde_path_to_error::deserialize(deserializer).map_err(|error| {
                 let path = error.path().to_string();
@@ -253,6 +292,22 @@ mod tests {
             assert_eq!(problem.code, "malformed-body", "{}", problem.detail);
             assert_eq!(problem.status, 400);
         }
+    }
+
+    #[test]
+    fn a_list_is_no_spec_though_its_items_are_in_the_fields_order() {
+        for (body, syntax) in [
+            (&b"[\"j\", \"CREATE TABLE\"]"[..], Syntax::Json),
+            (b" \n[]", Syntax::Json),
+            (b"- j\n- CREATE TABLE\n", Syntax::Yaml),
+            (b"[j, CREATE TABLE]", Syntax::Yaml),
+        ] {
+            let problem = parse::<JobSpec>(body, syntax).unwrap_err();
+            assert_eq!(problem.code, "invalid-spec");
+            assert!(problem.detail.contains("a list"), "{}", problem.detail);
+        }
+        parse::<JobSpec>(b"name: j\nsql: x\n", Syntax::Yaml).unwrap();
+        parse::<JobSpec>(b" {\"name\": \"j\", \"sql\": \"x\"}", Syntax::Json).unwrap();
     }
 
     #[test]

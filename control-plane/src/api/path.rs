@@ -155,6 +155,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Params<T> {
     type Rejection = Box<Problem>;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Answer<Self> {
+        refuse_nul(parts.uri.query().unwrap_or_default())?;
         let Query(value) = Query::<T>::from_request_parts(parts, state)
             .await
             .map_err(|error| {
@@ -163,11 +164,36 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Params<T> {
                     .strip_prefix("Failed to deserialize query string: ")
                     .unwrap_or(&text);
                 match reason.split_once(": ") {
-                    Some((name, reason)) if !name.contains(' ') => Problem::parameter(name, reason),
+                    Some((name, reason)) if !name.contains(' ') => {
+                        Problem::parameter(name, number_reason(reason))
+                    }
                     _ => Problem::parameter("query", reason),
                 }
             })?;
         Ok(Params(value))
+    }
+}
+
+/// Postgres text holds no NUL, and nothing that is looked for has one.
+fn refuse_nul(query: &str) -> Answer<()> {
+    match query.split('&').find(|pair| pair.contains("%00")) {
+        Some(pair) => {
+            let name = pair.split('=').next().unwrap_or(pair);
+            let name = if name.contains("%00") { "query" } else { name };
+            Err(Problem::parameter(name, "contains a NUL character"))
+        }
+        None => Ok(()),
+    }
+}
+
+/// What the standard library says of a bad number, for whoever sent it.
+fn number_reason(reason: &str) -> &str {
+    match reason {
+        "invalid digit found in string" | "cannot parse integer from empty string" => {
+            "is not a whole number"
+        }
+        "number too large to fit in target type" => "is too large",
+        other => other,
     }
 }
 
@@ -219,6 +245,38 @@ mod tests {
         assert!(matches!(job_ref("flights"), Ok(JobRef::Name(_))));
         assert!(job_ref("a b").is_err());
         assert!(job_ref("").is_err());
+    }
+
+    #[tokio::test]
+    async fn query_parameters_are_refused_in_words() {
+        #[derive(Debug, serde::Deserialize)]
+        #[allow(dead_code, reason = "only read")]
+        struct Wanted {
+            name: Option<String>,
+            limit: Option<u32>,
+        }
+        for (query, expected) in [
+            ("limit=abc", "`limit`: is not a whole number"),
+            ("limit=", "`limit`: is not a whole number"),
+            ("limit=-1", "`limit`: is not a whole number"),
+            ("limit=99999999999", "`limit`: is too large"),
+            ("limit=1&name=%00", "`name`: contains a NUL character"),
+            ("a%00b=1", "`query`: contains a NUL character"),
+        ] {
+            let request = axum::http::Request::builder()
+                .uri(format!("/jobs?{query}"))
+                .body(())
+                .unwrap();
+            let mut parts = request.into_parts().0;
+            let Err(problem) = Params::<Wanted>::from_request_parts(&mut parts, &()).await else {
+                panic!("{query} was taken");
+            };
+            assert_eq!(
+                (problem.status, problem.detail.as_str()),
+                (400, expected),
+                "{query}"
+            );
+        }
     }
 
     #[test]
