@@ -94,12 +94,12 @@ async fn run_on(
     signals: &mut Signals,
 ) -> anyhow::Result<Ending> {
     let client = Client::new(&service.url(), TenantName::new("default")?)?;
-    let job = tokio::select! {
+    let (job, seen) = tokio::select! {
         submitted = async {
             wait_until_ready(service).await?;
             job::submit(&client, spec).await
         } => match submitted? {
-            Submitted::Runs(job) => job,
+            Submitted::Runs { job, seen } => (job, seen),
             Submitted::HadFinished => return Ok(Ending::HadFinished),
         },
         () = signals.next() => return Ok(Ending::Interrupted { saved: false }),
@@ -109,6 +109,7 @@ async fn run_on(
     let follow = Follow {
         client: &client,
         job,
+        seen,
         timeout: args.timeout.map(Millis::as_duration),
         progress,
         signals,

@@ -44,6 +44,8 @@ pub(super) enum Ending {
 pub(super) struct Follow<'a> {
     pub(super) client: &'a Client,
     pub(super) job: JobId,
+    /// Number of the last event that is not of this run.
+    pub(super) seen: u64,
     pub(super) timeout: Option<Duration>,
     pub(super) progress: &'a mut Progress,
     pub(super) signals: &'a mut Signals,
@@ -62,7 +64,7 @@ impl Follow<'_> {
         let mut look = tokio::time::interval(LOOK);
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut last_progress = Instant::now();
-        let mut last_event = 0;
+        let mut last_event = self.seen;
         let mut stopping: Option<(Stopping, Instant)> = None;
         let mut all_printed = false;
         let job = loop {

@@ -1,6 +1,6 @@
 //! Submits the script as a job, or finds the one that an earlier run has left.
 
-use millrace_control_plane::api::view::{JobView, StartRequest};
+use millrace_control_plane::api::view::{EventView, JobView, StartRequest};
 use millrace_types::{JobId, JobSpec, JobState, StartFrom};
 use reqwest::Method;
 
@@ -8,7 +8,11 @@ use crate::client::{CallError, Client};
 
 /// What became of the script.
 pub(super) enum Submitted {
-    Runs(JobId),
+    Runs {
+        job: JobId,
+        /// Number of the last event of earlier runs.
+        seen: u64,
+    },
     /// An earlier run has read all inputs to their end.
     HadFinished,
 }
@@ -22,11 +26,17 @@ pub(super) async fn submit(client: &Client, spec: &JobSpec) -> anyhow::Result<Su
             let reply = client
                 .call::<_, JobView>(Method::POST, &jobs, &[], &[], Some(spec))
                 .await?;
-            return Ok(Submitted::Runs(reply.value.id));
+            return Ok(Submitted::Runs {
+                job: reply.value.id,
+                seen: 0,
+            });
         }
         Err(error) => return Err(error.into()),
     };
     let mut job = found.value;
+    let events = client.job_path(spec.name.as_str(), "events")?;
+    let events: Vec<EventView> = client.list(&events, &[], usize::MAX).await?;
+    let seen = events.last().map_or(0, |event| event.sequence);
     let changed = job.spec != *spec;
     if changed {
         let headers: Vec<(&'static str, String)> = found
@@ -54,5 +64,5 @@ pub(super) async fn submit(client: &Client, spec: &JobSpec) -> anyhow::Result<Su
             .call::<_, JobView>(Method::POST, &start, &[], &[], Some(&request))
             .await?;
     }
-    Ok(Submitted::Runs(job.id))
+    Ok(Submitted::Runs { job: job.id, seen })
 }
