@@ -23,7 +23,7 @@ use super::{
         Nulls, Returns,
     },
 };
-use crate::statement::type_syntax::type_from_text;
+use crate::{flink_type::type_name, statement::type_syntax::type_from_text};
 use path::Path;
 use scan::{Shape, Slice, compact, document, quote, unescape};
 
@@ -50,7 +50,12 @@ pub(super) const FUNCTIONS: &[Definition] = &[
         json_query,
     )
     .nulls(Nulls::Possible),
-    Definition::new("JSON_STRING", &[Any], Returns::String, write::json_string),
+    Definition::new(
+        "JSON_STRING",
+        &[Any],
+        Returns::Computed(written_types),
+        write::json_string,
+    ),
     Definition::new(
         "$JSON_OBJECT",
         &[Str, Any],
@@ -63,7 +68,7 @@ pub(super) const FUNCTIONS: &[Definition] = &[
     Definition::new(
         "$JSON_ARRAY",
         &[Str, Any],
-        Returns::String,
+        Returns::Computed(written_types),
         write::json_array,
     )
     .optional(1)
@@ -134,6 +139,15 @@ fn object_types(types: &[DataType], _: &[Option<ScalarValue>]) -> Types {
         .all(|key| key == &DataType::Utf8);
     if !keys_are_strings {
         return Err("keys must be STRINGs".into());
+    }
+    written_types(types, &[])
+}
+
+/// Any values that have a form in JSON.
+fn written_types(types: &[DataType], _: &[Option<ScalarValue>]) -> Types {
+    let formless = |data_type: &&DataType| matches!(data_type, DataType::Interval(_));
+    if let Some(formless) = types.iter().find(formless) {
+        return Err(format!("{} has no form in JSON", type_name(formless)));
     }
     Ok((types.to_vec(), DataType::Utf8))
 }

@@ -415,6 +415,10 @@ fn clauses_are_pointed_at() {
             "2:22: a temporal join (FOR SYSTEM_TIME AS OF) is not supported yet",
         ),
         (
+            "SELECT JSON_ARRAY(a, INTERVAL '1' DAY) FROM t",
+            "2:8: JSON_ARRAY: INTERVAL has no form in JSON",
+        ),
+        (
             "SELECT CAST(INTERVAL '1' DAY AS STRING) FROM t",
             "2:8: cannot cast INTERVAL to STRING; an interval can be added to a time; TIMESTAMPDIFF gives the length between two times as a number",
         ),
