@@ -118,7 +118,12 @@ impl JobFile {
         let text = read_text(path)?;
         let file = path.display().to_string();
         // JSON is YAML too, but its own parser explains better what is wrong with it.
-        let parsed = if extension.as_deref() == Some("json") {
+        // A list would be read as the fields of a spec in their order.
+        let is_list = serde_yaml_ng::from_str::<serde_yaml_ng::Value>(&text)
+            .is_ok_and(|value| value.is_sequence());
+        let parsed = if is_list {
+            Err("it is a list, expected an object with named fields".to_owned())
+        } else if extension.as_deref() == Some("json") {
             serde_json::from_str(&text).map_err(|error| error.to_string())
         } else {
             serde_yaml_ng::from_str(&text).map_err(|error| error.to_string())
