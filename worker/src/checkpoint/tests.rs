@@ -1,3 +1,5 @@
+//! The snapshot pipeline of a slot: uploads, aborts, failures.
+
 use std::time::Duration;
 
 use futures::{StreamExt, stream::BoxStream};

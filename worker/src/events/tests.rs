@@ -1,3 +1,5 @@
+//! What is kept for a driver that is away, and what is told again.
+
 use futures::FutureExt;
 use millrace_protocol::v1::WorkerState;
 

@@ -1,3 +1,5 @@
+//! The output tap: order, bounds, and readers that stall.
+
 use arrow::array::{ArrayRef, Int64Array, StringArray};
 use futures::{FutureExt, StreamExt};
 use millrace_protocol::v1::worker_event::Event;

@@ -1,3 +1,5 @@
+//! What an execution says of itself, and that the first failure counts.
+
 use futures::FutureExt;
 use uuid::Uuid;
 

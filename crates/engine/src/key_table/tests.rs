@@ -1,3 +1,5 @@
+//! Keys in and out of the table, for every layout.
+
 use std::sync::Arc;
 
 use arrow::{
