@@ -25,11 +25,13 @@ if ! flock -n 9; then
     [ -s "$archive" ] && exit 0
 fi
 
-echo "Building RocksDB, once for this machine: 10 to 20 minutes on two cores. Log: $log"
+echo "Building RocksDB, once for this machine: about 10 minutes on two cores. Log: $log"
 started=$SECONDS
 (
     unset ROCKSDB_LIB_DIR ROCKSDB_STATIC
-    export CARGO_TARGET_DIR="$target" CC="${CC:-clang}" CXX="${CXX:-clang++}"
+    export PRECOMPILED="$MILLRACE_CACHE/rocksdb-headers"
+    rm -rf "$PRECOMPILED" && mkdir -p "$PRECOMPILED"
+    export CARGO_TARGET_DIR="$target" CC="${CC:-clang}" CXX="${CXX:-$here/rocksdb/cxx.sh}"
     cargo build --release --locked --manifest-path "$here/rocksdb/Cargo.toml"
 ) >"$log" 2>&1 &
 build=$!
