@@ -1,6 +1,8 @@
 //! `SET`: the settings that change what a script compiles to. Others are kept for the
 //! service and have no effect on the plan: a warning says so, and a misspelt one of ours is an error.
 
+mod elsewhere;
+
 use std::collections::BTreeMap;
 
 use chrono_tz::Tz;
@@ -102,11 +104,13 @@ impl Settings {
             },
             "table.exec.state.ttl" => match parse_duration(value) {
                 Some(millis) => self.state_ttl_ms = millis.unsigned_abs(),
-                None => return bad("a duration such as '1 h' or '90 min'"),
+                None => return bad("a duration with its unit, such as '1 h' or '90 min'"),
             },
             "table.exec.source.idle-timeout" => match parse_duration(value) {
                 Some(millis) => self.idle_timeout_ms = millis.unsigned_abs(),
-                None => return bad("a duration such as '30 s'; '0' switches it off"),
+                None => {
+                    return bad("a duration with its unit, such as '30 s', or '0' for none");
+                }
             },
             "table.exec.mini-batch.enabled" => match parse_bool(value) {
                 Some(enabled) => self.per_row = !enabled,
@@ -160,6 +164,11 @@ fn check_key(key: &str, span: Span) -> Outcome<Option<Diagnostic>> {
             .with_hint(format!("did you mean `{known}`?")),
         ));
     }
+    if let Some(instead) = elsewhere::instead(key) {
+        let message = format!("the setting '{key}' has no effect in a script");
+        let warning = Diagnostic::warning("setting-without-effect", span, message);
+        return Ok(Some(warning.with_hint(instead)));
+    }
     let of_flink = FLINK_PREFIXES
         .iter()
         .any(|prefix| folded.starts_with(prefix));
@@ -208,7 +217,8 @@ pub(crate) fn parse_zone(text: &str) -> Option<Tz> {
     name.parse().ok()
 }
 
-/// Milliseconds of a duration such as `10 s`, `1min`, `2 d`; a bare number is milliseconds.
+/// Milliseconds of a duration such as `10 s`, `1min`, `2 d`. A number alone is none, since
+/// nobody can tell what its writer meant; only zero needs no unit.
 pub(crate) fn parse_duration(text: &str) -> Option<i64> {
     let text = text.trim();
     let split = text
@@ -217,7 +227,8 @@ pub(crate) fn parse_duration(text: &str) -> Option<i64> {
     let (number, unit) = text.split_at(split);
     let number: i64 = number.parse().ok()?;
     let length = match unit.trim().to_ascii_lowercase().as_str() {
-        "" | "ms" | "milli" | "millis" | "millisecond" | "milliseconds" => 1,
+        "" if number == 0 => 1,
+        "ms" | "milli" | "millis" | "millisecond" | "milliseconds" => 1,
         "s" | "sec" | "secs" | "second" | "seconds" => 1_000,
         "m" | "min" | "mins" | "minute" | "minutes" => 60_000,
         "h" | "hour" | "hours" => 3_600_000,
@@ -245,6 +256,7 @@ mod tests {
         assert_eq!(parse_duration("1min"), Some(60_000));
         assert_eq!(parse_duration("0"), Some(0));
         assert_eq!(parse_duration("ten"), None);
+        assert_eq!(parse_duration("5"), None);
         assert_eq!(parse_zone("UTC+02:00").map(|z| z.name()), Some("Etc/GMT-2"));
         assert_eq!(parse_zone("Mars/Base"), None);
     }
@@ -295,6 +307,10 @@ mod tests {
             assert_eq!(warning.code, code, "{key}");
             assert!(warning.hint.is_some(), "{key}");
         }
+        let mut settings = Settings::new(5);
+        let warning = settings.set("parallelism.default", "4", Span::empty());
+        let hint = warning.unwrap().unwrap().hint.unwrap();
+        assert!(hint.contains("`parallelism: 4` in the job spec"), "{hint}");
         let mut settings = Settings::new(5);
         let known = settings.set("table.exec.state.ttl", "1 h", Span::empty());
         assert!(known.unwrap().is_none());

@@ -4,18 +4,23 @@ use std::{fmt, str::FromStr, time::Duration};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-/// A length of time in whole milliseconds. Reads a number of milliseconds or a text with a
-/// unit (`ms`, `s`, `min`, `h`, `d`); writes the text with the largest unit that loses nothing.
+/// A length of time in whole milliseconds. Reads a text with a unit (`ms`, `s`, `min`, `h`,
+/// `d`), writes it with the largest unit that loses nothing. A number alone is refused, since
+/// nobody can tell what its writer meant; only zero needs no unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, utoipa::ToSchema)]
 #[schema(value_type = String, examples("10 s", "500 ms"))]
 pub struct Millis(pub u64);
 
 /// A text that is not a duration.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "`{0}` is not a duration: write a number and a unit, such as `10 s`, `500 ms`, `2 min`, `1 h` or `1 d`"
-)]
-pub struct ParseMillisError(String);
+pub enum ParseMillisError {
+    #[error(
+        "`{0}` is not a duration: write a whole number and a unit, such as `10 s`, `500 ms`, `2 min`, `1 h` or `1 d`"
+    )]
+    NotOne(String),
+    #[error("`{0}` has no unit: write `{0}s` for seconds or `{0}ms` for milliseconds")]
+    NoUnit(u64),
+}
 
 const UNITS: [(&str, u64); 17] = [
     ("milliseconds", 1),
@@ -45,26 +50,32 @@ impl Millis {
     pub fn as_duration(self) -> Duration {
         Duration::from_millis(self.0)
     }
+
+    fn without_unit(number: u64) -> Result<Self, ParseMillisError> {
+        match number {
+            0 => Ok(Millis(0)),
+            number => Err(ParseMillisError::NoUnit(number)),
+        }
+    }
 }
 
 impl FromStr for Millis {
     type Err = ParseMillisError;
 
     fn from_str(text: &str) -> Result<Self, ParseMillisError> {
-        let error = || ParseMillisError(text.chars().take(80).collect());
+        let error = || ParseMillisError::NotOne(text.chars().take(80).collect());
         let trimmed = text.trim();
         let digits = trimmed.bytes().take_while(u8::is_ascii_digit).count();
         let number: u64 = trimmed[..digits].parse().map_err(|_| error())?;
         let unit = trimmed[digits..].trim().to_ascii_lowercase();
-        let factor = if unit.is_empty() {
-            1
-        } else {
-            UNITS
-                .iter()
-                .find(|(name, _)| *name == unit)
-                .map(|(_, factor)| *factor)
-                .ok_or_else(error)?
-        };
+        if unit.is_empty() {
+            return Millis::without_unit(number);
+        }
+        let factor = UNITS
+            .iter()
+            .find(|(name, _)| *name == unit)
+            .map(|(_, factor)| *factor)
+            .ok_or_else(error)?;
         number.checked_mul(factor).map(Millis).ok_or_else(error)
     }
 }
@@ -93,16 +104,25 @@ impl Serialize for Millis {
 
 impl<'de> Deserialize<'de> for Millis {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        #[derive(Deserialize)]
-        #[serde(untagged)]
-        enum Form {
-            Number(u64),
-            Text(String),
-        }
-        match Form::deserialize(deserializer)? {
-            Form::Number(ms) => Ok(Millis(ms)),
-            Form::Text(text) => text.parse().map_err(de::Error::custom),
-        }
+        deserializer.deserialize_any(Reader)
+    }
+}
+
+struct Reader;
+
+impl de::Visitor<'_> for Reader {
+    type Value = Millis;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a duration, which is a text such as \"10 s\"")
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<Millis, E> {
+        text.parse().map_err(E::custom)
+    }
+
+    fn visit_u64<E: de::Error>(self, number: u64) -> Result<Millis, E> {
+        Millis::without_unit(number).map_err(E::custom)
     }
 }
 
@@ -116,7 +136,8 @@ mod tests {
             ("10 s", 10_000),
             ("500ms", 500),
             ("2 MIN", 120_000),
-            ("7", 7),
+            ("0", 0),
+            ("7 ms", 7),
             ("1 d", 86_400_000),
         ] {
             assert_eq!(text.parse(), Ok(Millis(ms)), "{text}");
@@ -132,6 +153,25 @@ mod tests {
         ] {
             assert!(bad.parse::<Millis>().is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn a_number_alone_is_asked_for_its_unit() {
+        let asked = "`5` has no unit: write `5s` for seconds or `5ms` for milliseconds";
+        assert_eq!("5".parse::<Millis>().unwrap_err().to_string(), asked);
+        for json in ["5", "\"5\""] {
+            let error = serde_json::from_str::<Millis>(json).unwrap_err();
+            assert!(error.to_string().starts_with(asked), "{error}");
+        }
+        for (json, expected) in [
+            ("true", "a duration"),
+            ("-5", "a duration"),
+            ("1.5", "10 s"),
+        ] {
+            let error = serde_json::from_str::<Millis>(json).unwrap_err();
+            assert!(error.to_string().contains(expected), "{json}: {error}");
+        }
+        assert_eq!(serde_json::from_str::<Millis>("0").unwrap(), Millis(0));
     }
 
     #[test]

@@ -172,7 +172,7 @@ pub(crate) struct RunArgs {
     /// those since the last checkpoint again. Without this option, nothing is left of a run.
     #[arg(long, value_name = "DIR")]
     pub(crate) checkpoint_dir: Option<PathBuf>,
-    /// Time between checkpoints.
+    /// Time between checkpoints, with its unit: 500ms, 10s, 2min, 1h.
     #[arg(long, default_value = "10 s", value_parser = parse_millis, value_name = "DURATION")]
     pub(crate) checkpoint_interval: Millis,
     /// Memory of one worker in MiB.
@@ -181,7 +181,7 @@ pub(crate) struct RunArgs {
     /// A setting, as if the script began with SET 'KEY' = 'VALUE'. Can be given several times.
     #[arg(long = "set", value_name = "KEY=VALUE", value_parser = parse_setting)]
     pub(crate) settings: Vec<(String, String)>,
-    /// Stop after this time, with a final checkpoint and exit code 124.
+    /// Stop after this time (500ms, 10s, 2min, 1h), with a final checkpoint and exit code 124.
     #[arg(long, value_parser = parse_millis, value_name = "DURATION")]
     pub(crate) timeout: Option<Millis>,
     /// No progress on stderr.

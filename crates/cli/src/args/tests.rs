@@ -92,6 +92,16 @@ fn what_makes_no_sense_is_refused() {
 }
 
 #[test]
+fn durations_have_a_unit() {
+    for flag in ["--timeout", "--checkpoint-interval"] {
+        let error = parse(&format!("millrace run q.sql {flag} 5")).unwrap_err();
+        let text = error.to_string();
+        assert_eq!(error.exit_code(), 2, "{text}");
+        assert!(text.contains("write `5s` for seconds"), "{text}");
+    }
+}
+
+#[test]
 fn every_command_has_a_manual() {
     fn walk(command: &clap::Command) {
         assert!(

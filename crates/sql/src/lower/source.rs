@@ -141,7 +141,7 @@ impl Lowering<'_> {
                 Some(millis) => millis.unsigned_abs(),
                 None => {
                     let message = format!(
-                        "'scan.watermark.idle-timeout' takes a duration such as '30 s', not '{text}'"
+                        "'scan.watermark.idle-timeout' takes a duration with its unit, such as '30 s', not '{text}'"
                     );
                     return fail("invalid-option", table.span, message);
                 }

@@ -365,7 +365,7 @@ fn declarations_are_checked() {
         ("DROP TABLE u", "2:12: there is no TABLE `u` to drop"),
         (
             "SET 'table.exec.state.ttl' = 'soon'",
-            "2:1: 'table.exec.state.ttl' takes a duration such as '1 h' or '90 min', not 'soon'",
+            "2:1: 'table.exec.state.ttl' takes a duration with its unit, such as '1 h' or '90 min', not 'soon'",
         ),
         ("END", "2:1: END without EXECUTE STATEMENT SET BEGIN"),
         (
