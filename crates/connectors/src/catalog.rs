@@ -3,12 +3,12 @@
 
 use std::sync::Arc;
 
-use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use arrow::datatypes::{Field, SchemaRef};
 use millrace_dataflow::{ChangelogMode, SinkNode, SourceNode, StateId, TableOptions};
 use millrace_formats::FormatSpec;
 use millrace_sql::{ConnectorCatalog, SinkRefusal};
 
-use crate::{nexmark, registry, source::ConnectorError};
+use crate::{abandoned, nexmark, registry, source::ConnectorError};
 
 /// All connectors of this build.
 #[derive(Debug, Clone, Copy, Default)]
@@ -44,12 +44,7 @@ impl ConnectorCatalog for Connectors {
             state_id: StateId(String::new()),
         };
         registry::source(&node).map_err(plain)?;
-        let letters = Arc::new(Schema::new(vec![Field::new(
-            "record",
-            DataType::Utf8,
-            false,
-        )]));
-        registry::dead_letter_sink(&node, &letters).map_err(plain)?;
+        registry::dead_letter_sink(&node, &abandoned::letters()).map_err(plain)?;
         Ok(())
     }
 

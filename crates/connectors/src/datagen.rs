@@ -14,7 +14,11 @@ mod tests;
 mod values;
 
 pub use crate::generator_options::OptionError;
+#[cfg(test)]
+pub(crate) use config::TABLE_OPTIONS;
 pub use config::{DEFAULT_SEED, DatagenConfig};
+#[cfg(test)]
+pub(crate) use field::FIELD_OPTIONS;
 pub use generator::{DatagenGenerator, MAX_BATCH_ROWS};
 pub use split::DatagenSplit;
 

@@ -19,6 +19,8 @@ mod shape;
 mod staged;
 mod write;
 
+#[cfg(test)]
+pub(crate) use options::OPTIONS;
 pub use options::{SinkOptions, SourceOptions};
 pub use read::FilesystemSource;
 pub use write::FilesystemSink;

@@ -25,6 +25,8 @@ mod tests;
 mod text;
 
 pub use crate::generator_options::OptionError;
+#[cfg(test)]
+pub(crate) use config::OPTIONS;
 pub use config::{BaseTime, DEFAULT_BASE_TIME_MS, DEFAULT_SEED, NexmarkConfig};
 pub use generator::{MAX_BATCH_ROWS, NexmarkGenerator};
 pub use schema::{NexmarkProjection, check_declared, nexmark_schema};

@@ -81,4 +81,10 @@ pub type NowMs = Arc<dyn Fn() -> i64 + Send + Sync>;
 /// A table to write.
 pub trait Sink: Send + Sync {
     fn open(&self, context: &WriterContext) -> Result<Box<dyn SinkWriter>, ConnectorError>;
+
+    /// Removes what a job has staged, in any execution and by any writer. The job is deleted:
+    /// nothing of it runs, and nothing of it will be published any more.
+    fn discard_staged(&self, _job: &str) -> Result<(), ConnectorError> {
+        Ok(())
+    }
 }

@@ -95,6 +95,12 @@ impl FormatSpec {
         options::owns(key)
     }
 
+    /// The options of all formats, with their prefixes: what [`FormatSpec::owns_option`] lets
+    /// through and `from_options` takes.
+    pub fn option_names() -> Vec<String> {
+        options::all()
+    }
+
     /// The format that `options` (all of the table's `WITH` options) describe for rows of
     /// `schema` (the table's physical columns).
     ///

@@ -14,7 +14,7 @@ pub(crate) const MAX_ROWS: i64 = 1_000_000_000_000_000;
 const MAX_SPLITS: i64 = 32_768;
 
 const CONNECTOR: &str = "datagen";
-const TABLE_OPTIONS: [&str; 5] = [
+pub(crate) const TABLE_OPTIONS: [&str; 5] = [
     "rows-per-second",
     "number-of-rows",
     "seed",

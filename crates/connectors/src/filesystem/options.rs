@@ -17,7 +17,7 @@ use crate::{
 mod tests;
 
 /// A table may be read by one job and written by another: each takes the other's options too.
-const OPTIONS: [&str; 8] = [
+pub(crate) const OPTIONS: [&str; 8] = [
     "path",
     "source.monitor-interval",
     "source.rows-per-second",
@@ -209,7 +209,12 @@ fn millis(table: &str, options: &TableOptions, key: &str) -> Result<Option<u64>,
     };
     match value.parse::<Millis>() {
         Ok(Millis(ms)) if ms > 0 => Ok(Some(ms)),
-        _ => Err(bad(table, key, value, "a duration such as '10 s'")),
+        _ => Err(bad(
+            table,
+            key,
+            value,
+            "a duration with its unit, such as '10 s'",
+        )),
     }
 }
 

@@ -115,6 +115,22 @@ impl Sink for FilesystemSink {
             closed: Vec::new(),
         }))
     }
+
+    fn discard_staged(&self, job: &str) -> Result<(), ConnectorError> {
+        let directory = &self.options.directory;
+        leftovers::remove(directory, &staged_prefix_of_job(job), None).map_err(|error| {
+            ConnectorError(format!(
+                "table `{}`: cannot remove staged files below {}: {error}",
+                self.table,
+                directory.display()
+            ))
+        })
+    }
+}
+
+/// How the names of staged files of a job start.
+fn staged_prefix_of_job(job: &str) -> String {
+    format!(".{job}.")
 }
 
 struct FilesystemWriter {
@@ -145,7 +161,8 @@ impl FilesystemWriter {
 
     /// How the names of staged files of this writer start, in any execution.
     fn staged_prefix(&self) -> String {
-        format!(".{}.{}.", self.context.job, self.context.writer)
+        let job = staged_prefix_of_job(&self.context.job);
+        format!("{job}{}.", self.context.writer)
     }
 
     fn rollover_ms(&self) -> i64 {
@@ -353,7 +370,7 @@ impl SinkWriter for FilesystemWriter {
     fn abort_leftovers(&mut self) -> Result<(), ConnectorError> {
         let prefix = self.staged_prefix();
         let own = format!("{prefix}{}", self.own_prefix());
-        leftovers::remove(&self.options.directory, &prefix, &own).map_err(|error| {
+        leftovers::remove(&self.options.directory, &prefix, Some(&own)).map_err(|error| {
             self.fault(&format!(
                 "cannot remove staged files of an earlier execution: {error}"
             ))

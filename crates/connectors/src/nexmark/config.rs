@@ -24,7 +24,7 @@ pub(crate) const MAX_EVENTS: i64 = 1_000_000_000_000_000_000;
 
 const CONNECTOR: &str = "nexmark";
 /// Every option, for the check of names.
-const OPTIONS: [&str; 23] = [
+pub(crate) const OPTIONS: [&str; 23] = [
     "rate.shape",
     "rate.period",
     "rate.limited",

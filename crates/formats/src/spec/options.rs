@@ -42,6 +42,19 @@ fn names(kind: FormatKind) -> &'static [&'static str] {
     }
 }
 
+/// Every option that a format reads, in full.
+pub(super) fn all() -> Vec<String> {
+    let prefixed = FormatKind::ALL.into_iter().flat_map(|kind| {
+        let full = move |name: &&str| format!("{}.{name}", kind.name());
+        names(kind).iter().map(full)
+    });
+    ["format", ON_ERROR]
+        .map(str::to_owned)
+        .into_iter()
+        .chain(prefixed)
+        .collect()
+}
+
 /// The format whose prefix `key` has, and the rest of the key.
 fn split(key: &str) -> Option<(FormatKind, &str)> {
     FormatKind::ALL.into_iter().find_map(|kind| {

@@ -84,6 +84,10 @@ fn what_is_wrong_is_told() {
         (&[("scan.watermark.idle-timout", "1 s")], &["idle-timeout"]),
         (&[("sink.parallelism", "2")], &["the job's parallelism"]),
         (&[("source.monitor-interval", "0 s")], &["a duration"]),
+        (
+            &[("source.monitor-interval", "5")],
+            &["'5'", "with its unit"],
+        ),
         (&[("source.monitor-interval", "soon")], &["'soon'", "10 s"]),
         (
             &[("source.rows-per-second", "-1")],

@@ -103,6 +103,19 @@ fn leftovers_of_dead_executions_are_removed_and_nothing_else() {
         ]
     );
     writer.commit(&own).unwrap();
+
+    // The job is deleted: all that it has staged goes, whoever of it has.
+    sink.discard_staged("job").unwrap();
+    assert_eq!(
+        names(dir.path()),
+        [
+            ".job.sink-1.notes",
+            "name=p/.other.sink-1.part-old-sink-1-0-0.json.staged",
+            "name=p/part-new-sink-1-0-0.json",
+            "name=p/part-old-sink-1-0-0.json",
+            "name=p/part-old-sink-1-0-9.json",
+        ]
+    );
 }
 
 #[test]
