@@ -79,6 +79,12 @@ pub trait SplitReader: Send {
     /// Where reading goes on after the rows handed out so far.
     fn position(&self) -> serde_json::Value;
 
+    /// Where a row of the last [`Polled::Rows`] came from, for messages: `file.json line 12`. It
+    /// may take long: it is asked for one row, when the job fails.
+    fn place_of(&self, _row: usize) -> Option<String> {
+        None
+    }
+
     /// Malformed records skipped or dead-lettered since the last call: their number, and those to
     /// be dead-lettered.
     fn take_bad_records(&mut self) -> (u64, Vec<BadRecord>) {

@@ -10,7 +10,7 @@ use super::{
     listing,
     options::{SourceOptions, format},
     record_file::RecordFile,
-    row_file::{ColumnarFile, FilePosition, RowFile},
+    row_file::{ColumnarFile, FilePosition, Place, RowFile},
     shape::{self, Shape},
 };
 use crate::source::{
@@ -120,19 +120,18 @@ impl Source for FilesystemSource {
             0 => millrace_formats::DEFAULT_MAX_ROWS,
             rate => (rate / 20).clamp(1, millrace_formats::DEFAULT_MAX_ROWS as u64) as usize,
         };
-        let file: Box<dyn RowFile> = if self.format.is_columnar_file() {
-            Box::new(
-                ColumnarFile::open(&path, self.decoded.clone(), &position, batch_rows)
-                    .map_err(place)?,
-            )
-        } else {
-            Box::new(RecordFile::open(&path, &self.format, &position, batch_rows).map_err(place)?)
+        let input = Input {
+            path: path.clone(),
+            format: self.format.clone(),
+            decoded: self.decoded.clone(),
         };
         Ok(Box::new(FileReader {
             shape: Shape::new(&self.node, &path, &metadata),
             table: self.node.table.clone(),
+            file: input.open(&position, batch_rows).map_err(place)?,
             path,
-            file,
+            input,
+            before: position.clone(),
             position,
             rows_per_second: self.options.rows_per_second,
             pace: None,
@@ -142,14 +141,56 @@ impl Source for FilesystemSource {
     }
 }
 
+/// A file and how to read it.
+struct Input {
+    path: PathBuf,
+    format: FormatSpec,
+    decoded: SchemaRef,
+}
+
+impl Input {
+    fn open(&self, from: &FilePosition, batch_rows: usize) -> Result<Box<dyn RowFile>, String> {
+        Ok(if self.format.is_columnar_file() {
+            let decoded = self.decoded.clone();
+            Box::new(ColumnarFile::open(&self.path, decoded, from, batch_rows)?)
+        } else {
+            Box::new(RecordFile::open(
+                &self.path,
+                &self.format,
+                from,
+                batch_rows,
+            )?)
+        })
+    }
+
+    /// The place of a row, counted from 0, of those after a position. Lines are not kept for every
+    /// row, since this is asked for when a job fails: the rows are read again, one by one.
+    fn place_of(&self, from: &FilePosition, row: usize) -> Result<Option<Place>, String> {
+        let mut file = self.open(from, 1)?;
+        let mut passed = 0;
+        loop {
+            let read = file.next()?;
+            match read.rows {
+                Some(rows) if passed + rows.num_rows() > row => return Ok(Some(read.first)),
+                Some(rows) => passed += rows.num_rows(),
+                None if read.at_end => return Ok(None),
+                None => {}
+            }
+        }
+    }
+}
+
 /// Reads one file on the slot's thread: local files come from the page cache or a disk's
 /// read-ahead, so a hand-over to another thread would cost more than it saves.
 struct FileReader {
     shape: Shape,
     table: String,
     path: PathBuf,
+    input: Input,
     file: Box<dyn RowFile>,
     position: FilePosition,
+    /// The position before the last poll.
+    before: FilePosition,
     rows_per_second: u64,
     /// Wall-clock time and rows at the first paced poll.
     pace: Option<(i64, u64)>,
@@ -192,6 +233,7 @@ impl SplitReader for FileReader {
                 raw: letter.raw,
             }));
         let rows = read.rows.as_ref().map_or(0, |rows| rows.num_rows() as u64);
+        self.before = self.position.clone();
         self.position = FilePosition {
             rows: self.position.rows + rows,
             ..read.position
@@ -205,6 +247,15 @@ impl SplitReader for FileReader {
 
     fn position(&self) -> serde_json::Value {
         self.position.encode()
+    }
+
+    fn place_of(&self, row: usize) -> Option<String> {
+        let path = self.path.display();
+        match self.input.place_of(&self.before, row) {
+            Ok(place) => place.map(|place| format!("{path} {place}")),
+            // It cannot be read again: the file at least.
+            Err(_) => Some(path.to_string()),
+        }
     }
 
     fn take_bad_records(&mut self) -> (u64, Vec<BadRecord>) {

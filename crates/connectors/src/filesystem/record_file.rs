@@ -9,7 +9,7 @@ use std::{
 
 use millrace_formats::{Compression, DecodedBatch, DecodedRows, Decoder, FormatSpec, Position};
 
-use super::row_file::{FilePosition, FileRead, Letter, RowFile};
+use super::row_file::{FilePosition, FileRead, Letter, Place, RowFile};
 use crate::source::with_causes;
 
 const CHUNK_BYTES: usize = 128 << 10;
@@ -135,7 +135,9 @@ impl RowFile for RecordFile {
             .header()
             .filter(|_| end.offset > 0)
             .map(|header| String::from_utf8_lossy(header).into_owned());
+        let first = batch.as_ref().map_or(end.line, |batch| batch.first_line);
         Ok(FileRead {
+            first: Place::Line(first),
             rows: batch.map(|batch| batch.batch),
             position: FilePosition {
                 offset: end.offset,

@@ -1,6 +1,6 @@
 //! The rows of one file, whatever its format, with positions to resume from.
 
-use std::{fs::File, path::Path};
+use std::{fmt, fs::File, path::Path};
 
 use arrow::{array::RecordBatch, datatypes::SchemaRef};
 use millrace_formats::ParquetReader;
@@ -47,10 +47,28 @@ pub(super) struct Letter {
     pub(super) raw: Vec<u8>,
 }
 
+/// A place in a file, counted from 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Place {
+    Line(u64),
+    Row(u64),
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Place::Line(line) => write!(f, "line {line}"),
+            Place::Row(row) => write!(f, "row {row}"),
+        }
+    }
+}
+
 /// What one read of a file yields.
 pub(super) struct FileRead {
     /// At least one row; `None` at the end, and when only malformed records were read.
     pub(super) rows: Option<RecordBatch>,
+    /// Where the first of them is in the file.
+    pub(super) first: Place,
     /// After these rows and letters (its `rows` is not set).
     pub(super) position: FilePosition,
     pub(super) at_end: bool,
@@ -95,11 +113,13 @@ impl RowFile for ColumnarFile {
                 return Err(format!("after row {}: {}", self.row, with_causes(&error)));
             }
         };
+        let first = Place::Row(self.row + 1);
         if let Some(batch) = &batch {
             self.row = batch.end_row;
         }
         Ok(FileRead {
             at_end: batch.is_none(),
+            first,
             rows: batch.map(|batch| batch.batch),
             position: FilePosition {
                 file_row: self.row,

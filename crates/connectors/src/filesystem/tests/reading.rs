@@ -221,3 +221,38 @@ fn rows_are_given_out_at_the_pace_asked_for() {
         Polled::PendingUntil(90_050)
     ));
 }
+
+/// Where rows came from is told for every one, also past malformed records, blank lines, records
+/// of several lines, and after a restore.
+#[test]
+fn rows_have_places() {
+    let dir = tempfile::tempdir().unwrap();
+    let places = |name: &str, format: &str, rate: &str, content: &[u8]| -> Vec<String> {
+        let path = write(dir.path(), name, content);
+        // Slow enough for batches of one row.
+        let more = [("on-error", "skip"), ("source.rows-per-second", rate)];
+        let options = table_options(&path, format, &more);
+        let source = source(&node(options, schema())).unwrap();
+        let mut split = first(&source);
+        let mut found = Vec::new();
+        let mut reader = open(&source, &split).unwrap();
+        while let Polled::Rows(rows) = reader.poll(8192, 0).unwrap() {
+            found.extend((0..rows.num_rows()).filter_map(|row| reader.place_of(row)));
+            split.position = reader.position();
+            reader = open(&source, &split).unwrap();
+        }
+        let prefix = format!("{} ", path.display());
+        found
+            .iter()
+            .map(|place| place.strip_prefix(&prefix).unwrap().to_owned())
+            .collect()
+    };
+    let json = b"{\"id\":1}\n\n{\"id\":\"x\"}\n{\"id\":2}\n{\"id\":3}\n";
+    let csv = b"id,name,at\n1,\"two\nlines\",\n2,b,\n";
+    for rate in ["0", "1"] {
+        let found = places("a.json", "json", rate, json);
+        assert_eq!(found, ["line 1", "line 4", "line 5"], "{rate}");
+        let found = places("a.csv", "csv", rate, csv);
+        assert_eq!(found, ["line 2", "line 4"], "{rate}");
+    }
+}
