@@ -1,6 +1,41 @@
 //! How a control plane is set up.
 
-use std::{net::SocketAddr, path::PathBuf, time::Duration};
+use std::{fmt, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
+
+use millrace_dataflow::Dataflow;
+use millrace_types::JobId;
+
+/// Removes what a deleted job has staged in its sinks and will never publish, as far as this
+/// machine can reach it, and returns what kept it from doing so. The control plane knows no
+/// connectors, so it is given this.
+#[derive(Clone)]
+pub struct DiscardStaged(Arc<Discard>);
+
+type Discard = dyn Fn(&Dataflow, JobId) -> Vec<String> + Send + Sync;
+
+impl DiscardStaged {
+    pub fn new(discard: impl Fn(&Dataflow, JobId) -> Vec<String> + Send + Sync + 'static) -> Self {
+        DiscardStaged(Arc::new(discard))
+    }
+
+    /// Blocks.
+    pub(crate) fn discard(&self, dataflow: &Dataflow, job: JobId) -> Vec<String> {
+        (self.0)(dataflow, job)
+    }
+}
+
+impl Default for DiscardStaged {
+    /// For sinks that stage nothing.
+    fn default() -> Self {
+        DiscardStaged::new(|_, _| Vec::new())
+    }
+}
+
+impl fmt::Debug for DiscardStaged {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("DiscardStaged")
+    }
+}
 
 /// Everything a control plane is told.
 #[derive(Debug, Clone)]
@@ -40,6 +75,7 @@ pub struct ControlPlaneConfig {
     pub suspend_patience: Duration,
     /// Jobs that this replica drives at most.
     pub max_jobs: u32,
+    pub discard_staged: DiscardStaged,
 }
 
 impl ControlPlaneConfig {
@@ -63,6 +99,7 @@ impl ControlPlaneConfig {
             suspend_on_shutdown: true,
             suspend_patience: Duration::from_secs(15),
             max_jobs: 1_000,
+            discard_staged: DiscardStaged::default(),
         }
     }
 

@@ -19,6 +19,7 @@ mod barriers;
 mod connection;
 mod crew;
 mod desired;
+mod forget;
 mod garbage;
 mod inbox;
 mod job_task;

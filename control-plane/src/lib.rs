@@ -23,7 +23,7 @@ mod sql;
 mod store;
 
 pub use self::{
-    config::ControlPlaneConfig,
+    config::{ControlPlaneConfig, DiscardStaged},
     live::OutputRow,
     server::{ControlPlane, ControlPlaneError, run, start},
     sql::{CompileFailure, Compiler},

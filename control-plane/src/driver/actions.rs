@@ -1,12 +1,9 @@
 //! Performs what the lifecycle wants done.
 
-use std::sync::Arc;
-
 use millrace_coordination::{
     checkpoint::{Coordinator, Input, Settings, Setup},
     lifecycle::{Action, Event, Failure},
 };
-use millrace_state::garbage;
 use millrace_types::{CheckpointStatus, ExecutionId};
 use tokio_util::task::AbortOnDropHandle;
 
@@ -16,7 +13,7 @@ use super::{
     job_task::{Flow, JobTask, Work},
     patience::persist,
 };
-use crate::{problem::chain, store::CheckpointRecord};
+use crate::store::CheckpointRecord;
 
 impl JobTask {
     /// Performs one action; what follows from it at once is returned.
@@ -107,32 +104,6 @@ impl JobTask {
                 .map(|record| record.id)
                 .collect(),
         })
-    }
-
-    /// Deletes everything of the job, objects first, so that what fails can be repeated.
-    fn forget(&mut self) {
-        let (shared, lease, layout) = (
-            Arc::clone(&self.shared),
-            self.lease.clone(),
-            self.layout.clone(),
-        );
-        let outbox = self.outbox.clone();
-        let work = async move {
-            if let Err(error) = garbage::delete_job(&*shared.storage, &layout).await {
-                // Asked for again after a while.
-                tracing::warn!(job = %lease.job, error = chain(&error), "the objects of a deleted job could not be deleted");
-                return;
-            }
-            shared.provisioner.forget(lease.job).await;
-            match persist("delete a job", || shared.store.forget_job(&lease)).await {
-                Ok(()) => outbox.send(Message::Forgotten),
-                Err(error) if error.is_fenced() => outbox.send(Message::Fenced),
-                Err(error) => {
-                    tracing::error!(job = %lease.job, error = chain(&error), "a job could not be deleted");
-                }
-            }
-        };
-        self.teardown_work = Some(AbortOnDropHandle::new(tokio::spawn(work)));
     }
 }
 

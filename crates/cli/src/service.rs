@@ -7,8 +7,8 @@ use std::{
 };
 
 use anyhow::Context;
-use millrace_connectors::catalog::Connectors;
-use millrace_control_plane::{Compiler, ControlPlane, ControlPlaneConfig};
+use millrace_connectors::{abandoned::discard_staged, catalog::Connectors};
+use millrace_control_plane::{Compiler, ControlPlane, ControlPlaneConfig, DiscardStaged};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
@@ -108,6 +108,10 @@ pub(crate) fn config(
     config.worker_command = vec![exe.to_string_lossy().into_owned(), "worker".to_owned()];
     config.worker_data_dir = workers.to_path_buf();
     config.log_dir = Some(logs.to_path_buf());
+    config.discard_staged = DiscardStaged::new(|dataflow, job| {
+        let problems = discard_staged(dataflow, &job.to_string());
+        problems.iter().map(ToString::to_string).collect()
+    });
     Ok(config)
 }
 
