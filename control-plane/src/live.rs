@@ -17,9 +17,10 @@ use millrace_types::{
     ExecutionId, JobId, OperatorMetrics, SubtaskMetrics, WorkerId, WorkerMetrics,
 };
 use parking_lot::Mutex;
-use tokio::sync::{Notify, broadcast, mpsc};
+use tokio::sync::{Notify, mpsc};
 
 pub use output::OutputRow;
+pub(crate) use output::Preview;
 
 use metrics::MetricsBoard;
 use output::OutputTap;
@@ -79,7 +80,7 @@ impl LiveJobs {
 
     /// The last rows that the job has printed, and the ones to come. A reader that is too slow
     /// misses some, as the receiver tells.
-    pub(crate) fn output(&self, job: JobId) -> (Vec<OutputRow>, broadcast::Receiver<OutputRow>) {
+    pub(crate) fn output(&self, job: JobId) -> Preview {
         self.open(job).output.subscribe()
     }
 
@@ -137,6 +138,12 @@ impl LiveJob {
         lossless: bool,
     ) {
         self.output.push(table, subtask, rows, lossless).await;
+    }
+
+    /// Another driver had the job, or a former life of this replica: what was printed then is not
+    /// known here.
+    pub(crate) fn taken_over(&self) {
+        self.output.taken_over();
     }
 
     /// The job has ended; readers that must see every row learn that there are no more.

@@ -119,6 +119,7 @@ pub async fn start(
     let (readiness, ready) = watch::channel(Readiness::Waiting("not asked yet".to_owned()));
 
     let state = ApiState::new(
+        config.replica_name(),
         store.clone(),
         live.clone(),
         compiler.clone(),
@@ -208,6 +209,12 @@ async fn serve_registration(
     }
 }
 
+/// A connection first: it tells why there is none.
+async fn migrate(store: &Store) -> Result<(), StoreError> {
+    store.probe().await?;
+    store.migrate().await
+}
+
 /// Brings the schema up to date, however long it takes. False: shut down before that.
 async fn wait_for_database(
     store: &Store,
@@ -218,7 +225,7 @@ async fn wait_for_database(
     let mut reminded: Option<Instant> = None;
     loop {
         let attempt = tokio::select! {
-            attempt = store.migrate() => attempt,
+            attempt = migrate(store) => attempt,
             () = shutdown.cancelled() => return false,
         };
         match attempt {
@@ -231,7 +238,11 @@ async fn wait_for_database(
                 return true;
             }
             Err(error) => {
-                let reason = chain(&error);
+                // What a person can do about it is all that is wanted of a missing connection.
+                let reason = match &error {
+                    StoreError::NoConnection { reason, .. } => reason.clone(),
+                    error => chain(error),
+                };
                 if reminded.is_none_or(|last| last.elapsed() >= REMIND) {
                     reminded = Some(Instant::now());
                     tracing::warn!(

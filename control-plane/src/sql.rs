@@ -124,9 +124,24 @@ impl Compiler {
 /// Checks the numbers of a spec.
 pub(crate) fn check_numbers(spec: &JobSpec) -> Answer<()> {
     spec.validate().map_err(|error| {
-        Problem::new(Code::InvalidSpec, error.to_string())
-            .with_errors(vec![ProblemItem::field(error.field, error.reason.clone())])
+        let mut item = ProblemItem::field(error.field, error.reason.clone());
+        if error.field == "sql"
+            && let Some((line, column)) = place_of_nul(&spec.sql)
+        {
+            item.line = Some(line);
+            item.column = Some(column);
+        }
+        Problem::new(Code::InvalidSpec, error.to_string()).with_errors(vec![item])
     })
+}
+
+/// Line and column, from 1, of what neither the compiler nor the database takes.
+fn place_of_nul(sql: &str) -> Option<(u64, u64)> {
+    let before = &sql[..sql.find('\0')?];
+    let line_start = before.rfind('\n').map_or(0, |at| at + 1);
+    let line = before.matches('\n').count() + 1;
+    let column = before[line_start..].chars().count() + 1;
+    Some((line as u64, column as u64))
 }
 
 pub(crate) fn broken(error: &tokio::task::JoinError) -> Box<Problem> {
@@ -209,6 +224,21 @@ mod tests {
             problem.detail.starts_with("2 errors, the first at line 3"),
             "{}",
             problem.detail
+        );
+    }
+
+    #[test]
+    fn a_nul_character_has_a_place() {
+        let problem = check_numbers(&spec("SELECT 1;\nSELECT 'ä\0';")).unwrap_err();
+        assert_eq!(
+            (problem.status, problem.code.as_str()),
+            (422, "invalid-spec")
+        );
+        let item = &problem.errors[0];
+        assert_eq!(
+            (item.field.as_deref(), item.line, item.column),
+            (Some("sql"), Some(2), Some(10)),
+            "{problem}"
         );
     }
 

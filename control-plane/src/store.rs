@@ -12,6 +12,7 @@
 
 mod checkpoints;
 mod commit;
+mod connect;
 mod convert;
 mod desired;
 mod error;
@@ -86,10 +87,21 @@ impl Store {
             .map_err(StoreError::from_migration)
     }
 
-    /// Whether Postgres answers.
+    /// Whether Postgres answers, or why not.
     pub(crate) async fn ping(&self) -> Result<()> {
-        sqlx::query("SELECT 1").execute(&self.pool).await?;
-        Ok(())
+        let answer = sqlx::query("SELECT 1").execute(&self.pool).await;
+        match answer.map_err(StoreError::from) {
+            Ok(_) => Ok(()),
+            Err(error) => {
+                self.probe().await?;
+                Err(error)
+            }
+        }
+    }
+
+    /// Connects once, past the pool: when that fails, it tells why.
+    pub(crate) async fn probe(&self) -> Result<()> {
+        connect::probe(&self.pool.connect_options()).await
     }
 
     pub(crate) fn pool(&self) -> &PgPool {

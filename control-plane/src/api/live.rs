@@ -18,14 +18,17 @@ use tokio::sync::{OwnedSemaphorePermit, broadcast::error::RecvError, mpsc};
 use super::{
     page::{Page, PageQuery, PageRequest},
     path::{JobPath, Params},
-    problems::{JobProblems, ServiceProblems, StreamProblems},
+    problems::{JobProblems, MetricsProblems, OutputProblems, ServiceProblems},
     state::ApiState,
-    view::{GraphView, JobMetricsView, OutputDropped, OutputEnd, OutputRowView, WorkerView},
+    view::{
+        GraphView, JobMetricsView, OutputDropped, OutputEnd, OutputGap, OutputMoved, OutputRowView,
+        WorkerView,
+    },
 };
 use crate::{
-    live::OutputRow,
-    problem::Answer,
-    store::{JobRef, StoreError},
+    live::{OutputRow, Preview},
+    problem::{Answer, Code, Problem},
+    store::{JobRecord, JobRef, StoreError},
 };
 
 /// How often a stream of rows looks whether the job has ended.
@@ -34,16 +37,27 @@ const STATE_POLL: Duration = Duration::from_millis(500);
 /// Shows the latest metrics of a job's operators.
 ///
 /// The counters count from the start of the execution; the list is empty before the first report.
+/// Only the replica that drives the job knows them: the others answer `driven-elsewhere`.
 #[utoipa::path(
     get, path = "/api/v1/tenants/{tenant}/jobs/{job}/metrics", tag = "live",
     params(("tenant" = String, Path), ("job" = String, Path)),
-    responses((status = 200, body = JobMetricsView), JobProblems)
+    responses((status = 200, body = JobMetricsView), MetricsProblems)
 )]
 pub(crate) async fn job_metrics(
     State(state): State<ApiState>,
     path: JobPath,
 ) -> Answer<Json<JobMetricsView>> {
     let job = state.store().get_job(&path.tenant, &path.job).await?;
+    let driver = refuse_elsewhere(&state, &job).await?;
+    if driver.is_none() && job.state.is_active() && job.execution.is_some() {
+        let detail = format!(
+            "job `{}` is {}, but no replica of the service drives it at the moment: what it measures is not known",
+            job.name, job.state
+        );
+        return Err(Problem::new(Code::NoDriver, detail)
+            .with_hint("its workers go on; a replica takes it over when the lease of the former one has expired")
+            .with_retry_after(2));
+    }
     let view = match state.live().metrics(job.id) {
         Some(metrics) => JobMetricsView::from(metrics),
         None => JobMetricsView {
@@ -53,6 +67,24 @@ pub(crate) async fn job_metrics(
         },
     };
     Ok(Json(view))
+}
+
+/// The replica that drives the job. Another one than this is a problem: what the job measures
+/// and prints is in its memory, and nothing here would look like a job that does nothing.
+async fn refuse_elsewhere(state: &ApiState, job: &JobRecord) -> Answer<Option<String>> {
+    let driver = state.store().driver_of(job.id).await?;
+    match &driver {
+        Some(replica) if replica != state.replica() => Err(Problem::new(
+            Code::DrivenElsewhere,
+            format!(
+                "job `{}` is driven by replica `{replica}`, this is replica `{}`: only the former knows what the job measures and prints",
+                job.name,
+                state.replica()
+            ),
+        )
+        .with_hint("send the request to that replica")),
+        Some(_) | None => Ok(driver),
+    }
 }
 
 /// Shows the graph of a job's newest version.
@@ -131,13 +163,15 @@ pub(crate) struct OutputQuery {
 ///
 /// First the last rows written, then new ones as they come: `row` with an `OutputRowView`,
 /// `dropped` with the number of rows that were lost because the reader is slow (this is a preview:
-/// the job never waits for it), and at last `end` when the job has ended.
+/// the job never waits for it), and at last `end` when the job has ended, or `moved` when another
+/// replica drives it. `gap` comes first where rows were written before this replica drove the job.
+/// A replica that does not drive the job answers `driven-elsewhere`.
 #[utoipa::path(
     get, path = "/api/v1/tenants/{tenant}/jobs/{job}/output", tag = "live",
     params(("tenant" = String, Path), ("job" = String, Path), OutputQuery),
     responses(
         (status = 200, content((OutputRowView = "text/event-stream"))),
-        StreamProblems,
+        OutputProblems,
     )
 )]
 pub(crate) async fn job_output(
@@ -146,6 +180,7 @@ pub(crate) async fn job_output(
     Params(query): Params<OutputQuery>,
 ) -> Answer<Response> {
     let job = state.store().get_job(&path.tenant, &path.job).await?;
+    refuse_elsewhere(&state, &job).await?;
     let permit = state.open_stream()?;
     let stream = tail(state, path.tenant, job.id, query.table, permit);
     Ok(Sse::new(stream)
@@ -215,7 +250,16 @@ async fn pump(
     tail: &Tail,
 ) -> Result<(), Closed> {
     let shutdown = state.shutdown();
-    let (backlog, mut rows) = state.live().output(job);
+    let Preview {
+        gap,
+        backlog,
+        mut rows,
+    } = state.live().output(job);
+    if gap {
+        let reason = "rows before this were written while another driver, or none, had the job";
+        let reason = reason.to_owned();
+        tail.send("gap", None, &OutputGap { reason }).await?;
+    }
     for row in &backlog {
         tail.row(row).await?;
     }
@@ -234,10 +278,18 @@ async fn pump(
                 Err(RecvError::Lagged(dropped)) => {
                     tail.send("dropped", None, &OutputDropped { dropped }).await?;
                 }
-                Err(RecvError::Closed) => (_, rows) = state.live().output(job),
+                Err(RecvError::Closed) => rows = state.live().output(job).rows,
             },
             _ = poll.tick() => match state.store().get_job(tenant, &JobRef::Id(job)).await {
-                Ok(record) if record.state.is_active() => ended = false,
+                Ok(record) if record.state.is_active() => {
+                    ended = false;
+                    // Without an answer the reader keeps its place.
+                    if let Ok(Some(replica)) = state.store().driver_of(job).await
+                        && replica != state.replica()
+                    {
+                        return tail.send("moved", None, &OutputMoved { replica }).await;
+                    }
+                }
                 Ok(record) if ended => {
                     return tail.send("end", None, &OutputEnd { state: record.state }).await;
                 }

@@ -80,6 +80,8 @@ problem_sets! {
     ExecutionProblems: InvalidParameter, TenantNotFound, JobNotFound, ExecutionNotFound;
     CheckpointProblems: InvalidParameter, TenantNotFound, JobNotFound, CheckpointNotFound;
     SavepointProblems: InvalidParameter, TenantNotFound, JobNotFound, SavepointNotFound, InvalidTransition;
+    MetricsProblems: InvalidParameter, TenantNotFound, JobNotFound, DrivenElsewhere, NoDriver;
+    OutputProblems: InvalidParameter, TenantNotFound, JobNotFound, DrivenElsewhere, TooManyStreams;
     StreamProblems: InvalidParameter, InvalidCursor, TenantNotFound, JobNotFound, TooManyStreams;
 }
 

@@ -34,10 +34,12 @@ struct Shared {
     shutdown: CancellationToken,
     streams: Arc<Semaphore>,
     compiler: Compiler,
+    replica: String,
 }
 
 impl ApiState {
     pub(crate) fn new(
+        replica: String,
         store: Store,
         live: LiveJobs,
         compiler: Compiler,
@@ -51,6 +53,7 @@ impl ApiState {
             shutdown,
             streams: Arc::new(Semaphore::new(MAX_STREAMS)),
             compiler,
+            replica,
         }))
     }
 
@@ -69,6 +72,11 @@ impl ApiState {
 
     pub(crate) fn compiler(&self) -> &Compiler {
         &self.0.compiler
+    }
+
+    /// The name of this replica among those that share the database.
+    pub(crate) fn replica(&self) -> &str {
+        &self.0.replica
     }
 
     /// A place among the live streams, given back when dropped.

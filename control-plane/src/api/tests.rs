@@ -1,5 +1,7 @@
 //! The API as a caller sees it, without a database: every route described, every refusal a problem.
 
+mod replicas;
+
 use std::{collections::BTreeSet, sync::Arc};
 
 use axum::{
@@ -21,10 +23,15 @@ fn api(readiness: Readiness) -> Router {
 
 fn state(readiness: Readiness) -> ApiState {
     let store = Store::connect_lazy("postgres://nobody@127.0.0.1:1/none").unwrap();
+    state_over(store, readiness)
+}
+
+fn state_over(store: Store, readiness: Readiness) -> ApiState {
     let (sender, receiver) = watch::channel(readiness);
     // Receivers keep the last value after the sender is gone.
     drop(sender);
     ApiState::new(
+        "here".to_owned(),
         store,
         LiveJobs::default(),
         Compiler::new(Arc::new(AnyConnector)),

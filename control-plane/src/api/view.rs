@@ -10,7 +10,10 @@ mod snapshot;
 pub use self::{
     graph::{ColumnView, ExchangeView, GraphView, InputView, NodeView},
     job::{ExecutionView, JobView, StateChangeView, VersionView},
-    live::{EventView, JobMetricsView, OutputDropped, OutputEnd, OutputRowView, WorkerView},
+    live::{
+        EventView, JobMetricsView, OutputDropped, OutputEnd, OutputGap, OutputMoved, OutputRowView,
+        WorkerView,
+    },
     snapshot::{CheckpointView, SavepointView},
 };
 use millrace_types::{StartFrom, StopMode};

@@ -42,6 +42,7 @@ impl JobTask {
             | State::Suspended
             | State::Deleting { .. } => {}
         }
+        self.live.taken_over();
         let found = match self.job.execution() {
             Some(execution) => self.look_around(execution).await?,
             None => Found::Nothing,

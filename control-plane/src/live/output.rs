@@ -38,6 +38,16 @@ struct WireRow<'a> {
     row: &'a RawValue,
 }
 
+/// What a reader gets that may miss rows.
+pub(crate) struct Preview {
+    /// Rows before the backlog were printed while another driver, or none, had the job.
+    pub(crate) gap: bool,
+    /// The last rows.
+    pub(crate) backlog: Vec<OutputRow>,
+    /// Those to come.
+    pub(crate) rows: broadcast::Receiver<OutputRow>,
+}
+
 pub(super) struct OutputTap {
     state: Mutex<State>,
     preview: broadcast::Sender<OutputRow>,
@@ -45,6 +55,8 @@ pub(super) struct OutputTap {
 
 struct State {
     ring: VecDeque<OutputRow>,
+    /// Rows before those of the ring went elsewhere.
+    gap: bool,
     next: u64,
     lossless: Lossless,
 }
@@ -64,6 +76,7 @@ impl Default for OutputTap {
         OutputTap {
             state: Mutex::new(State {
                 ring: VecDeque::new(),
+                gap: false,
                 next: 1,
                 lossless: Lossless::Waiting(sender, receiver),
             }),
@@ -73,13 +86,21 @@ impl Default for OutputTap {
 }
 
 impl OutputTap {
-    pub(super) fn subscribe(&self) -> (Vec<OutputRow>, broadcast::Receiver<OutputRow>) {
+    pub(super) fn subscribe(&self) -> Preview {
         // Under the lock, so that no row falls between the two.
         let state = self.state.lock();
-        (
-            state.ring.iter().cloned().collect(),
-            self.preview.subscribe(),
-        )
+        Preview {
+            gap: state.gap,
+            backlog: state.ring.iter().cloned().collect(),
+            rows: self.preview.subscribe(),
+        }
+    }
+
+    /// What was printed up to now is not known here.
+    pub(super) fn taken_over(&self) {
+        let mut state = self.state.lock();
+        state.ring.clear();
+        state.gap = true;
     }
 
     pub(super) fn take_lossless(&self) -> mpsc::Receiver<OutputRow> {

@@ -79,7 +79,9 @@ async fn previews_get_the_last_rows_and_the_new_ones() {
     let job = live.open(JOB);
     job.push_rows("t", 0, (0..1_500).map(row).collect(), false)
         .await;
-    let (backlog, mut rows) = live.output(JOB);
+    let Preview {
+        backlog, mut rows, ..
+    } = live.output(JOB);
     assert_eq!(backlog.len(), 1_000);
     assert_eq!(backlog[0].seq, 501);
     assert_eq!(backlog[999].row, r#"{"n":1499}"#);
@@ -95,6 +97,21 @@ async fn previews_get_the_last_rows_and_the_new_ones() {
         ),
         (1_501, 3, "+I", r#"{"n":7}"#)
     );
+}
+
+#[tokio::test]
+async fn a_preview_tells_that_rows_went_elsewhere() {
+    let live = LiveJobs::default();
+    let job = live.open(JOB);
+    job.push_rows("t", 0, vec![row(1)], false).await;
+    let before = live.output(JOB);
+    assert_eq!((before.gap, before.backlog.len()), (false, 1));
+    job.taken_over();
+    job.push_rows("t", 0, vec![row(2)], false).await;
+    let after = live.output(JOB);
+    // What this replica has seen of the job before it lost it is not what came just before.
+    let rows: Vec<_> = after.backlog.into_iter().map(|row| row.row).collect();
+    assert_eq!((after.gap, rows), (true, vec![r#"{"n":2}"#.to_owned()]));
 }
 
 #[tokio::test]

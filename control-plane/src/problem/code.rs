@@ -46,6 +46,7 @@ codes! {
     InvalidTransition = "invalid-transition", CONFLICT, "The job's state does not allow this";
     JobActive = "job-active", CONFLICT, "The job is running";
     JobDrained = "job-drained", CONFLICT, "The job was drained";
+    DrivenElsewhere = "driven-elsewhere", CONFLICT, "Another replica of the service drives the job";
     VersionMismatch = "version-mismatch", PRECONDITION_FAILED, "The job was changed in the meantime";
     BodyTooLarge = "body-too-large", PAYLOAD_TOO_LARGE, "The body is too large";
     UnsupportedMediaType = "unsupported-media-type", UNSUPPORTED_MEDIA_TYPE, "The body's media type is not supported";
@@ -57,6 +58,7 @@ codes! {
     Internal = "internal", INTERNAL_SERVER_ERROR, "The service failed";
     DatabaseUnavailable = "database-unavailable", SERVICE_UNAVAILABLE, "The service cannot reach its database";
     NotReady = "not-ready", SERVICE_UNAVAILABLE, "The service is not ready yet";
+    NoDriver = "no-driver", SERVICE_UNAVAILABLE, "No replica drives the job at the moment";
     HandlerTimeout = "handler-timeout", GATEWAY_TIMEOUT, "The request took too long";
 }
 

@@ -30,7 +30,7 @@ impl From<StoreError> for Box<Problem> {
             StoreError::InvalidState { .. } => Problem::new(Code::InvalidTransition, detail),
             StoreError::Drained { .. } => Problem::new(Code::JobDrained, detail)
                 .with_hint("start it empty, or name a savepoint to start from it in spite of that"),
-            StoreError::Unavailable { .. } => {
+            StoreError::Unavailable { .. } | StoreError::NoConnection { .. } => {
                 tracing::warn!(cause = chain(&error), "the database cannot be reached");
                 Problem::new(Code::DatabaseUnavailable, detail)
                     .with_hint("jobs that run go on; try again when Postgres is back")

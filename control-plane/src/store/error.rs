@@ -41,6 +41,9 @@ pub enum StoreError {
     /// Postgres cannot be reached or is overloaded; the call can be repeated.
     #[error("the database is not available")]
     Unavailable { source: sqlx::Error },
+    /// The same, with what a person can do about it.
+    #[error("{reason}")]
+    NoConnection { reason: String, source: sqlx::Error },
     /// A row says something that no version of Millrace that this one knows would write.
     #[error("the database holds an unreadable {what}: {reason}")]
     Corrupt { what: &'static str, reason: String },
@@ -55,7 +58,10 @@ pub enum StoreError {
 impl StoreError {
     /// Whether the same call may work later.
     pub(crate) fn is_unavailable(&self) -> bool {
-        matches!(self, StoreError::Unavailable { .. })
+        matches!(
+            self,
+            StoreError::Unavailable { .. } | StoreError::NoConnection { .. }
+        )
     }
 
     pub(crate) fn is_fenced(&self) -> bool {

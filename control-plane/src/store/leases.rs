@@ -108,6 +108,10 @@ const RELEASE: &str = "
     UPDATE jobs SET lease_owner = NULL, lease_incarnation = NULL, lease_expires_at = NULL
     WHERE id = $1 AND lease_epoch = $2 AND ($3 OR NOT needs_driver)";
 
+const DRIVER: &str = "
+    SELECT lease_owner FROM jobs
+    WHERE id = $1 AND lease_owner IS NOT NULL AND lease_expires_at > now()";
+
 const LOAD: &str = "
     SELECT revision, observed_revision, command, observed_command, version, desired_state,
            stop_mode, start_from, core, step, last_checkpoint, last_savepoint, errands
@@ -179,6 +183,15 @@ impl Store {
             .execute(self.pool())
             .await?;
         Ok(released.rows_affected() > 0)
+    }
+
+    /// The replica that drives the job, if one does.
+    pub(crate) async fn driver_of(&self, job: JobId) -> Result<Option<String>> {
+        let row: Option<(String,)> = sqlx::query_as(DRIVER)
+            .bind(job.0)
+            .fetch_optional(self.pool())
+            .await?;
+        Ok(row.map(|(owner,)| owner))
     }
 
     pub(crate) async fn load_job(&self, lease: &Lease) -> Result<DrivenJob> {

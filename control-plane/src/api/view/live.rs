@@ -54,6 +54,20 @@ pub struct OutputDropped {
     pub dropped: u64,
 }
 
+/// Data of the server-sent event `gap`: rows before this are not known here.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct OutputGap {
+    pub reason: String,
+}
+
+/// Data of the last server-sent event `moved`: another replica of the service drives the job and
+/// has its rows from here on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct OutputMoved {
+    /// The name of that replica: its machine and data directory.
+    pub replica: String,
+}
+
 /// Data of the last server-sent event `end`: the job will write no more rows.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct OutputEnd {

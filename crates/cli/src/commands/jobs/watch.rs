@@ -4,7 +4,8 @@ use std::{io::Write, time::Duration};
 
 use futures::StreamExt;
 use millrace_control_plane::api::view::{
-    EventView, GraphView, JobMetricsView, OutputDropped, OutputEnd, OutputRowView,
+    EventView, GraphView, JobMetricsView, OutputDropped, OutputEnd, OutputGap, OutputMoved,
+    OutputRowView,
 };
 
 use crate::{
@@ -200,6 +201,20 @@ fn show_output<W: Write>(
             printer.flush()?;
             eprintln!("({} rows left out: they came too fast)", dropped.dropped);
             Ok(Shown::Note)
+        }
+        "gap" => {
+            let gap: OutputGap = serde_json::from_str(&event.data)?;
+            printer.flush()?;
+            eprintln!("({}: they are not shown)", gap.reason);
+            Ok(Shown::Note)
+        }
+        "moved" => {
+            let moved: OutputMoved = serde_json::from_str(&event.data)?;
+            printer.flush()?;
+            anyhow::bail!(
+                "replica {} of the service drives the job now\n  hint: name its address with --server to see the rows to come",
+                moved.replica
+            )
         }
         "end" => {
             let end: OutputEnd = serde_json::from_str(&event.data)?;
