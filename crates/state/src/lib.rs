@@ -21,6 +21,7 @@ mod layout;
 pub mod manifest;
 mod restore;
 mod savepoint;
+mod scan;
 mod snapshot;
 mod sorted_run;
 pub mod storage;
@@ -38,6 +39,7 @@ pub use layout::{Layout, SharedFileId, SharedFileIdError};
 pub use manifest::{OperatorStateItem, SlotSnapshot, SnapshotKind, SnapshotManifest};
 pub use restore::{RestoredInfo, restore};
 pub use savepoint::write_canonical;
+pub use scan::PartVisitor;
 pub use snapshot::{
     CanonicalPart, CanonicalSnapshot, IncrementalSnapshot, KeyedSnapshot, MetadataFile, SharedFile,
     UploadedFiles,

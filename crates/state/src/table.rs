@@ -126,17 +126,49 @@ impl Table {
 
     /// Visits every entry in key order (by key group, then key), expired ones left out.
     pub fn scan(&self, visit: &mut ScanVisitor<'_>) -> Result<()> {
+        let mut options = ReadOptions::default();
+        options.set_readahead_size(1 << 20);
+        self.scan_between(None, options, visit)
+    }
+
+    /// Visits the entries of one key group whose keys lie in a range (the end excluded), in key
+    /// order, expired ones left out.
+    pub fn scan_range(
+        &self,
+        group: KeyGroup,
+        keys: Range<&[u8]>,
+        visit: &mut ScanVisitor<'_>,
+    ) -> Result<()> {
+        if self.is_empty() || keys.start >= keys.end {
+            return Ok(());
+        }
+        let (mut from, mut to) = (Vec::new(), Vec::new());
+        value::append_key(&mut from, group, keys.start);
+        value::append_key(&mut to, group, keys.end);
+        let mut options = ReadOptions::default();
+        options.set_iterate_upper_bound(to.as_slice());
+        self.scan_between(Some((&from, &to)), options, visit)
+    }
+
+    /// Visits the entries with stored keys in `bounds` (`options` know the end, too).
+    fn scan_between(
+        &self,
+        bounds: Option<(&[u8], &[u8])>,
+        mut options: ReadOptions,
+        visit: &mut ScanVisitor<'_>,
+    ) -> Result<()> {
         // The overlay is taken before RocksDB's snapshot: an entry that moves from the one to the
         // other meanwhile is seen in the overlay, which wins, with the same content.
         let frozen = self.shared.frozen.read().clone();
-        let overlay = Overlay::new(&frozen);
+        let overlay = Overlay::new(&frozen, bounds);
         let mut overlay = overlay.entries().peekable();
         let family = family(&self.store.db, &self.shared.name)?;
-        let mut options = ReadOptions::default();
         options.fill_cache(false);
-        options.set_readahead_size(1 << 20);
         let mut rows = self.store.db.raw_iterator_cf_opt(&family, options);
-        rows.seek_to_first();
+        match bounds {
+            Some((from, _)) => rows.seek(from),
+            None => rows.seek_to_first(),
+        }
         loop {
             let from_db = rows.item();
             let db_first = match (from_db, overlay.peek()) {
@@ -217,17 +249,18 @@ impl Table {
         Ok(None)
     }
 
-    fn live(&self, stored: &[u8]) -> Result<Option<Value>> {
+    pub(crate) fn live(&self, stored: &[u8]) -> Result<Option<Value>> {
         let value = value::decode_value(&self.shared.name, stored)?;
         Ok((!self.shared.clock.is_expired(value.written_at_ms)).then_some(value))
     }
 
-    fn reading(&self) -> String {
+    pub(crate) fn reading(&self) -> String {
         format!("read table `{}`", self.shared.name)
     }
 }
 
-/// Several frozen deltas merged: each key once, with what the newest says.
+/// Several frozen deltas merged, all of them or within bounds: each key once, with what the
+/// newest says.
 struct Overlay<'a> {
     frozen: &'a [Arc<FrozenDelta>],
     /// Delta and entry, in key order.
@@ -235,13 +268,19 @@ struct Overlay<'a> {
 }
 
 impl<'a> Overlay<'a> {
-    fn new(frozen: &'a [Arc<FrozenDelta>]) -> Self {
+    fn new(frozen: &'a [Arc<FrozenDelta>], bounds: Option<(&[u8], &[u8])>) -> Self {
         let key = |(delta, entry): (usize, u32)| frozen[delta].columns.key(entry as usize);
-        let mut order: Vec<(usize, u32)> = frozen
-            .iter()
-            .enumerate()
-            .flat_map(|(delta, columns)| columns.order().iter().map(move |entry| (delta, *entry)))
-            .collect();
+        let mut order: Vec<(usize, u32)> = Vec::new();
+        for (number, delta) in frozen.iter().enumerate() {
+            let mut entries = delta.order();
+            if let Some((from, to)) = bounds {
+                let before = |bound: &[u8]| {
+                    entries.partition_point(|entry| delta.columns.key(*entry as usize) < bound)
+                };
+                entries = &entries[before(from)..before(to)];
+            }
+            order.extend(entries.iter().map(|entry| (number, *entry)));
+        }
         // Newest first among equals, then the first of each key stays.
         order.sort_by(|a, b| key(*a).cmp(key(*b)).then(b.0.cmp(&a.0)));
         order.dedup_by(|later, earlier| key(*later) == key(*earlier));

@@ -7,6 +7,7 @@ mod manifest;
 mod overlay;
 mod rescale;
 mod savepoint;
+mod scan;
 mod snapshots;
 mod ttl;
 
