@@ -2,7 +2,8 @@
 //!
 //! Keeps nothing over a barrier and drops nothing: whether a slice is late is for the global
 //! aggregate to say. So that it judges rows by the watermark of their arrival, everything is
-//! flushed before a watermark at which any window could fire.
+//! flushed before a watermark at which any window could fire. It is also flushed when it is much,
+//! in groups or in bytes: few groups can hold many distinct or collected values.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -30,6 +31,8 @@ use crate::{
 
 /// Most groups held over all slices.
 const MAX_GROUPS: usize = 1 << 16;
+/// Most bytes held over all slices after a batch.
+const MAX_BYTES: usize = 8 << 20;
 /// Zone offsets are multiples of this, so local window ends are on this grid in event time too.
 const ZONE_GRID_MS: i64 = 15 * 60 * 1000;
 
@@ -42,6 +45,7 @@ pub(crate) struct LocalWindowAggregate {
     template: KeyTable,
     slices: BTreeMap<SliceKey, (KeyTable, AggregateSet)>,
     groups_held: usize,
+    bytes_held: usize,
     watermark: i64,
     scratch: UpdateScratch,
     groups: Vec<u32>,
@@ -67,6 +71,7 @@ impl LocalWindowAggregate {
             template: KeyTable::new(key_types(&node.raw_input, &node.keys))?,
             slices: BTreeMap::new(),
             groups_held: 0,
+            bytes_held: 0,
             watermark: i64::MIN,
             scratch: UpdateScratch::default(),
             groups: Vec::new(),
@@ -104,6 +109,7 @@ impl LocalWindowAggregate {
 
     fn flush(&mut self, out: &mut Output) -> Result<(), OperatorError> {
         self.groups_held = 0;
+        self.bytes_held = 0;
         for (key, (table, set)) in std::mem::take(&mut self.slices) {
             let groups: Vec<u32> = (0..table.group_bound() as u32).collect();
             for groups in groups.chunks(MAX_BATCH_ROWS) {
@@ -190,6 +196,7 @@ impl Operator for LocalWindowAggregate {
                 })
                 .collect::<Result<Vec<ArrayRef>, _>>()?;
             let count = positions.as_ref().map_or(rows.num_rows(), Vec::len);
+            let bytes_before = table.bytes() + set.bytes();
             self.created.clear();
             table.intern(&keys, count, &mut self.groups, &mut self.created);
             self.groups_held += self.created.len();
@@ -200,8 +207,10 @@ impl Operator for LocalWindowAggregate {
                 retract: None,
             };
             set.update(rows.columns(), rows_of_slice, &mut self.scratch)?;
+            self.bytes_held =
+                (self.bytes_held + table.bytes() + set.bytes()).saturating_sub(bytes_before);
         }
-        if self.groups_held >= MAX_GROUPS {
+        if self.groups_held >= MAX_GROUPS || self.bytes_held >= MAX_BYTES {
             self.flush(out)?;
         }
         Ok(())
@@ -229,11 +238,9 @@ impl Operator for LocalWindowAggregate {
     }
 
     fn state_size(&self) -> StateSize {
-        let mut size = StateSize::default();
-        for (table, set) in self.slices.values() {
-            size.entries += table.len() as u64;
-            size.bytes += (table.bytes() + set.bytes()) as u64;
+        StateSize {
+            entries: self.groups_held as u64,
+            bytes: self.bytes_held as u64,
         }
-        size
     }
 }

@@ -7,5 +7,7 @@ mod harness;
 pub(super) mod nodes;
 mod random;
 mod session;
+mod session_pressure;
 pub(super) mod text;
 mod window;
+mod window_memory;

@@ -2,7 +2,9 @@
 //! the partials of `local_window_aggregate`. Event time and processing time.
 //!
 //! Work per row does not depend on how many windows the row belongs to: rows go into slices,
-//! and slices are merged when a window fires.
+//! and slices are merged when a window fires. Memory is bounded: slices can leave it at any time
+//! (`relieve`), rows then go into new parts of them, and a window whose slices are not all in
+//! memory is put together piece by piece. A window is emitted with pauses (`resume`).
 
 use std::sync::Arc;
 
@@ -12,6 +14,7 @@ use arrow::{
     datatypes::{DataType, SchemaRef},
 };
 use millrace_dataflow::{TimeDomain, WindowAggregateNode, WindowSource};
+use millrace_state::Delta;
 use millrace_types::CheckpointId;
 
 use super::{
@@ -50,9 +53,20 @@ pub(crate) struct WindowAggregate {
     clock: Option<Arc<dyn Clock>>,
     /// The latest processing time seen.
     now: i64,
+    /// The windows that are being fired.
+    due: Option<Due>,
     scratch: UpdateScratch,
     groups: Vec<u32>,
     created: Vec<u32>,
+}
+
+/// Windows to be fired.
+#[derive(Debug, Clone, Copy)]
+struct Due {
+    /// All that are complete at this watermark.
+    until: i64,
+    /// To be forwarded once all their rows are out.
+    watermark: Option<i64>,
 }
 
 /// The window shape of a node and the clock it follows.
@@ -134,6 +148,7 @@ impl WindowAggregate {
             persistence: None,
             clock: None,
             now: i64::MIN,
+            due: None,
             scratch: UpdateScratch::default(),
             groups: Vec::new(),
             created: Vec::new(),
@@ -196,21 +211,20 @@ impl WindowAggregate {
             .map(|column| selected(rows.column(*column)))
             .collect::<Result<Vec<_>, _>>()?;
         let count = positions.map_or(rows.num_rows(), <[u32]>::len);
-        let slice = self.store.slice(key)?;
+        let hot = self.store.hot(key)?;
         self.created.clear();
-        slice
-            .keys
+        hot.keys
             .intern(&keys, count, &mut self.groups, &mut self.created);
-        slice.resize();
+        hot.resize();
         match partials {
             Some(first) => {
                 let partials = rows.columns()[first..]
                     .iter()
                     .map(selected)
                     .collect::<Result<Vec<_>, _>>()?;
-                slice.set.merge(&partials, &self.groups)?;
+                hot.set.merge(&partials, &self.groups)?;
             }
-            None => slice.set.update(
+            None => hot.set.update(
                 rows.columns(),
                 Rows {
                     positions,
@@ -220,7 +234,31 @@ impl WindowAggregate {
                 &mut self.scratch,
             )?,
         }
-        slice.mark_dirty(&self.groups);
+        hot.mark_dirty(&self.groups);
+        self.store.recount(key);
+        Ok(())
+    }
+
+    /// Fires what is due until enough is out.
+    fn fire(&mut self, out: &mut Output) -> Result<(), OperatorError> {
+        let Some(due) = self.due else {
+            return Ok(());
+        };
+        let state = self.persistence.as_mut().ok_or_else(unopened)?;
+        if self.store.fire(due.until, state, out)? {
+            self.due = None;
+            if let Some(watermark) = due.watermark {
+                out.watermark(watermark);
+            }
+        }
+        Ok(())
+    }
+
+    /// Fires all that is due: what comes next must not get into it.
+    fn finish(&mut self, out: &mut Output) -> Result<(), OperatorError> {
+        while self.due.is_some() {
+            self.fire(out)?;
+        }
         Ok(())
     }
 
@@ -244,6 +282,10 @@ impl WindowAggregate {
         }
         note_late(&mut self.store.late, rows, &positions, count);
     }
+}
+
+fn unopened() -> OperatorError {
+    OperatorError::Internal("a window aggregate that was not opened".into())
 }
 
 /// By window end and start columns.
@@ -281,7 +323,8 @@ impl Operator for WindowAggregate {
         Ok(())
     }
 
-    fn process(&mut self, _: usize, batch: Batch, _: &mut Output) -> Result<(), OperatorError> {
+    fn process(&mut self, _: usize, batch: Batch, out: &mut Output) -> Result<(), OperatorError> {
+        self.finish(out)?;
         let rows = batch.rows;
         if rows.num_rows() == 0 {
             return Ok(());
@@ -300,16 +343,22 @@ impl Operator for WindowAggregate {
     }
 
     fn watermark(&mut self, watermark: i64, out: &mut Output) -> Result<(), OperatorError> {
+        self.finish(out)?;
         let is_end = watermark == i64::MAX;
-        if !matches!(self.input, Input::Clock) {
+        let by_clock = matches!(self.input, Input::Clock);
+        if !by_clock {
             // Sources may begin behind what was restored here; what fired stays fired.
             self.store.watermark = self.store.watermark.max(watermark);
-            self.store.fire(watermark, out)?;
-        } else if is_end {
-            self.store.fire(watermark, out)?;
         }
-        out.watermark(watermark);
-        Ok(())
+        if by_clock && !is_end {
+            out.watermark(watermark);
+            return Ok(());
+        }
+        self.due = Some(Due {
+            until: watermark,
+            watermark: Some(watermark),
+        });
+        self.fire(out)
     }
 
     fn next_tick(&self) -> Option<i64> {
@@ -320,13 +369,36 @@ impl Operator for WindowAggregate {
     }
 
     fn tick(&mut self, now_ms: i64, out: &mut Output) -> Result<(), OperatorError> {
-        if matches!(self.input, Input::Clock) {
-            self.now = self.now.max(now_ms);
-            let closed = self.now.saturating_sub(1);
-            // Kept over a restore: slices that later windows share must not fire earlier ones again.
-            self.store.watermark = self.store.watermark.max(closed);
-            self.store.fire(closed, out)?;
+        self.finish(out)?;
+        if !matches!(self.input, Input::Clock) {
+            return Ok(());
         }
+        self.now = self.now.max(now_ms);
+        let closed = self.now.saturating_sub(1);
+        // Kept over a restore: slices that later windows share must not fire earlier ones again.
+        self.store.watermark = self.store.watermark.max(closed);
+        self.due = Some(Due {
+            until: closed,
+            watermark: None,
+        });
+        self.fire(out)
+    }
+
+    fn before_barrier(&mut self, out: &mut Output) -> Result<(), OperatorError> {
+        self.finish(out)
+    }
+
+    fn has_more(&self) -> bool {
+        self.due.is_some()
+    }
+
+    fn resume(&mut self, out: &mut Output) -> Result<(), OperatorError> {
+        self.fire(out)
+    }
+
+    fn relieve(&mut self, bytes: u64, deltas: &mut Vec<Delta>) -> Result<(), OperatorError> {
+        let state = self.persistence.as_mut().ok_or_else(unopened)?;
+        state.relieve(&mut self.store, bytes, deltas);
         Ok(())
     }
 
@@ -335,14 +407,20 @@ impl Operator for WindowAggregate {
         _: CheckpointId,
         snapshot: &mut OperatorSnapshot,
     ) -> Result<(), OperatorError> {
-        match &mut self.persistence {
-            Some(persistence) => persistence.snapshot(&mut self.store, snapshot),
-            None => Err(OperatorError::Internal("a snapshot before open".into())),
+        let state = self.persistence.as_mut().ok_or_else(unopened)?;
+        if self.due.is_some() {
+            return Err(OperatorError::Internal(
+                "a snapshot before all rows of a window are out".into(),
+            ));
         }
+        state.snapshot(&mut self.store, snapshot);
+        Ok(())
     }
 
     fn state_size(&self) -> StateSize {
-        self.store.state_size()
+        let mut size = self.store.state_size();
+        size.bytes += (self.persistence.as_ref()).map_or(0, WindowPersistence::gone_bytes);
+        size
     }
 
     fn late_rows(&self) -> LateRows {

@@ -1,9 +1,15 @@
-//! How window state is kept over a barrier.
+//! How window state leaves memory, at a barrier and in between, and what a restore reads.
 //!
-//! Table `slices`: slice (end, and start for windows that rows bring along, big-endian with the
-//! sign flipped) then key → version tag, aggregate entry (see `state_layout`). Table `values`:
-//! slice, identity of the value set (8 bytes), key with its length before it, value → version
-//! tag, the calls that it counts for. Lists: see `state_layout` and `watermark_state`.
+//! Table `slices`: slice, run, key (see `window_runs`) → version tag, aggregate entry (see
+//! `state_layout`). Table `values`: slice, identity of the value set (8 bytes), run and key with
+//! their length before them, value → version tag, the calls that it counts for. Lists: see
+//! `state_layout`, `watermark_state` and `window_runs`.
+//!
+//! Invariants: a slice's hot part is written as its current run and no other; when it leaves
+//! memory the run is closed. Deletions are handed over before anything that is written after them,
+//! since the key of a slice merged away may be used again.
+
+use std::{collections::BTreeMap, sync::Arc};
 
 use millrace_dataflow::{KeyGroup, KeyGroupRange, StateId};
 use millrace_state::{Delta, Table};
@@ -11,279 +17,281 @@ use millrace_state::{Delta, Table};
 use super::{
     state_layout::StateLayouts,
     watermark_state,
-    window_store::{DIRTY, PERSISTED, Slice, SliceKey, WindowStore, Windows},
+    window_runs::{self, Cold},
+    window_store::{DIRTY, Hot, PERSISTED, SliceKey, WindowStore, Windows},
 };
 use crate::{
-    OpenContext, OperatorError, OperatorSnapshot,
-    aggregate::{AggregatePlan, ValueEntry, codec},
+    Clock, OpenContext, OperatorError, OperatorSnapshot,
+    aggregate::{AggregatePlan, codec},
     key_table::{KeyTable, key_group},
 };
 
-const FORMAT: u8 = 1;
+pub(super) const FORMAT: u8 = 1;
+
+/// Changes to the tables.
+pub(super) struct Changes {
+    pub(super) slices: Delta,
+    pub(super) values: Option<Delta>,
+}
+
+impl Changes {
+    fn bytes(&self) -> usize {
+        self.slices.bytes() + self.values.as_ref().map_or(0, Delta::bytes)
+    }
+
+    fn into_deltas(self) -> impl Iterator<Item = Delta> {
+        let deltas = std::iter::once(self.slices).chain(self.values);
+        deltas.filter(|delta| !delta.is_empty())
+    }
+}
 
 pub(crate) struct WindowPersistence {
     state_id: StateId,
-    slices: Table,
-    values: Option<Table>,
-    layouts: StateLayouts,
-    key_groups: KeyGroupRange,
-    max_parallelism: u32,
-    clock: std::sync::Arc<dyn crate::Clock>,
+    windows: Windows,
+    plan: Arc<AggregatePlan>,
+    pub(super) slices: Table,
+    pub(super) values: Option<Table>,
+    pub(super) layouts: StateLayouts,
+    pub(super) key_groups: KeyGroupRange,
+    pub(super) max_parallelism: u32,
+    clock: Arc<dyn Clock>,
+    /// Deletions that have not been handed over.
+    pub(super) gone: Changes,
 }
 
 impl WindowPersistence {
-    /// Opens the tables and fills the store with what they hold.
+    /// Opens the tables and tells the store what slices they hold.
     pub(crate) fn open(
         state_id: &StateId,
         store: &mut WindowStore,
         context: &mut OpenContext<'_>,
     ) -> Result<Self, OperatorError> {
-        let plan = std::sync::Arc::clone(store.plan());
+        let plan = Arc::clone(store.plan());
+        let slices = context.tables.open_table(state_id, "slices", 0)?;
+        let values = if plan.value_sets().is_empty() {
+            None
+        } else {
+            Some(context.tables.open_table(state_id, "values", 0)?)
+        };
+        store.tracks_values = values.is_some();
+        store.watermark = watermark_state::restore(state_id, context.key_groups, context.restored)?;
         let persistence = WindowPersistence {
             state_id: state_id.clone(),
-            slices: context.tables.open_table(state_id, "slices", 0)?,
-            values: if !plan.value_sets().is_empty() {
-                Some(context.tables.open_table(state_id, "values", 0)?)
-            } else {
-                None
-            },
+            windows: store.windows,
             layouts: StateLayouts::open(state_id, &plan, context.restored)?,
             key_groups: context.key_groups,
             max_parallelism: context.max_parallelism,
-            clock: std::sync::Arc::clone(&context.clock),
+            clock: Arc::clone(&context.clock),
+            gone: Changes {
+                slices: slices.delta(),
+                values: values.as_ref().map(Table::delta),
+            },
+            plan,
+            slices,
+            values,
         };
-        store.tracks_values = persistence.values.is_some();
-        store.watermark = watermark_state::restore(state_id, context.key_groups, context.restored)?;
-        persistence.load(store, &plan)?;
+        let known = window_runs::restore(state_id, context.key_groups, context.restored)?;
+        let known = match known {
+            Some(known) => known,
+            None => persistence.find_slices()?,
+        };
+        for (key, cold) in known {
+            store.add_slice(key, cold);
+        }
         Ok(persistence)
     }
 
-    fn load(&self, store: &mut WindowStore, plan: &AggregatePlan) -> Result<(), OperatorError> {
-        let mut failure = None;
-        let mut visit = |group: KeyGroup, key: &[u8], payload: &[u8]| {
+    /// The slices of state from before they were listed.
+    fn find_slices(&self) -> Result<BTreeMap<SliceKey, Cold>, OperatorError> {
+        let mut found: BTreeMap<SliceKey, Cold> = BTreeMap::new();
+        let mut is_damaged = false;
+        if self.slices.is_empty() {
+            return Ok(found);
+        }
+        self.slices.scan(&mut |group, mut key, _| {
             if self.key_groups.contains(group) {
-                self.load_group(store, key, payload)?;
-            }
-            Ok(())
-        };
-        self.slices.scan(&mut |group, key, value| {
-            if failure.is_none() {
-                failure = visit(group, key, &value.payload).err();
-            }
-            Ok(())
-        })?;
-        if let Some(failure) = failure {
-            return Err(failure);
-        }
-        let Some(values) = &self.values else {
-            return Ok(());
-        };
-        let mut failure = None;
-        values.scan(&mut |group, key, value| {
-            if failure.is_none() && self.key_groups.contains(group) {
-                failure = self.load_value(store, plan, key, &value.payload).err();
-            }
-            Ok(())
-        })?;
-        failure.map_or(Ok(()), Err)
-    }
-
-    fn load_group(
-        &self,
-        store: &mut WindowStore,
-        mut key: &[u8],
-        mut payload: &[u8],
-    ) -> Result<(), OperatorError> {
-        let slice_key = decode_slice(&store.windows, &mut key).ok_or_else(|| damaged("key"))?;
-        if codec::take_u8(&mut payload) != Some(FORMAT) {
-            return Err(damaged("entry"));
-        }
-        let slice = store.slice(slice_key)?;
-        let (group, _) = slice.keys.intern_encoded(key)?;
-        slice.resize();
-        slice.flags[group as usize] = PERSISTED;
-        self.layouts.decode(&mut slice.set, group, payload)
-    }
-
-    fn load_value(
-        &self,
-        store: &mut WindowStore,
-        plan: &AggregatePlan,
-        mut key: &[u8],
-        mut payload: &[u8],
-    ) -> Result<(), OperatorError> {
-        let fail = || damaged("value");
-        let slice_key = decode_slice(&store.windows, &mut key).ok_or_else(fail)?;
-        let (identity, rest) = key.split_first_chunk::<8>().ok_or_else(fail)?;
-        key = rest;
-        let group_key = codec::take_bytes(&mut key).ok_or_else(fail)?;
-        if codec::take_u8(&mut payload) != Some(FORMAT) {
-            return Err(fail());
-        }
-        let Some(slice) = store.slices.get_mut(&slice_key) else {
-            return Ok(());
-        };
-        let (group, _) = slice.keys.intern_encoded(group_key)?;
-        slice.resize();
-        let identity = u64::from_be_bytes(*identity);
-        let sets = plan.value_sets().iter().enumerate();
-        if let Some((number, set)) = sets.into_iter().find(|(_, set)| set.identity == identity) {
-            let counts = self.layouts.decode_value(&set.calls, &mut payload)?;
-            slice.set.load_value(
-                number,
-                ValueEntry {
-                    group,
-                    value: key,
-                    counts: &counts,
-                    seen_ms: 0,
-                },
-            )?;
-        }
-        Ok(())
-    }
-
-    /// Writes what changed since the last barrier.
-    pub(crate) fn snapshot(
-        &mut self,
-        store: &mut WindowStore,
-        snapshot: &mut OperatorSnapshot,
-    ) -> Result<(), OperatorError> {
-        let now = self.clock.now_ms();
-        let plan = std::sync::Arc::clone(store.plan());
-        let mut delta = self.slices.delta();
-        let mut values = self.values.as_ref().map(Table::delta);
-        let windows = store.windows;
-        // Deletions first: the key of a slice merged away may have been used again since.
-        for (key, slice) in std::mem::take(&mut store.dropped) {
-            self.delete_slice(&windows, key, &slice, &plan, &mut delta, values.as_mut());
-        }
-        let mut entry = Vec::new();
-        for (slice_key, slice) in &mut store.slices {
-            for group in 0..slice.flags.len() as u32 {
-                if slice.flags[group as usize] & DIRTY == 0 {
-                    continue;
+                let slice = window_runs::take_slice(&self.windows, &mut key);
+                match slice.zip(window_runs::take_run(&mut key)) {
+                    Some((slice, run)) => {
+                        let cold = found.entry(slice).or_default();
+                        cold.next_run = cold.next_run.max(run + 1);
+                        cold.entries += 1;
+                    }
+                    None => is_damaged = true,
                 }
-                slice.flags[group as usize] = PERSISTED;
-                let (key_group, key) = self.entry_key(&windows, *slice_key, slice, group);
-                entry.clear();
-                entry.push(FORMAT);
-                self.layouts.encode(&slice.set, group, &mut entry);
-                delta.put(key_group, &key, now, &entry);
             }
-            let Some(values) = &mut values else {
-                continue;
+            Ok(())
+        })?;
+        if is_damaged {
+            return Err(damaged("key"));
+        }
+        Ok(found)
+    }
+
+    /// Writes what changed since the last barrier. All rows of windows that fired are out.
+    pub(crate) fn snapshot(&mut self, store: &mut WindowStore, snapshot: &mut OperatorSnapshot) {
+        snapshot.deltas.extend(self.take_gone().into_deltas());
+        let mut changes = self.no_changes();
+        let mut slices = Vec::with_capacity(store.slices.len());
+        for (key, slice) in &mut store.slices {
+            let mut cold = Cold {
+                next_run: slice.run,
+                entries: slice.cold,
             };
-            let keys = &slice.keys;
-            for (number, set) in plan.value_sets().iter().enumerate() {
-                let prefix = value_prefix(&windows, *slice_key, set.identity);
-                slice.set.take_value_changes(number, &mut |change| {
-                    let (key_group, key) =
-                        self.value_key(&prefix, keys, change.group, change.value);
-                    entry.clear();
-                    entry.push(FORMAT);
-                    self.layouts
-                        .encode_value(&set.calls, change.counts, &mut entry);
-                    values.put(key_group, &key, now, &entry);
-                });
+            if let Some(hot) = &mut slice.hot {
+                self.write_hot(*key, slice.run, hot, &mut changes);
+                cold.next_run += 1;
+                cold.entries += hot.keys.len() as u64;
             }
+            slices.push((*key, cold));
         }
-        snapshot.delta(delta);
-        if let Some(values) = values {
-            snapshot.delta(values);
-        }
+        snapshot.deltas.extend(changes.into_deltas());
+        window_runs::save(&self.state_id, self.key_groups, &slices, snapshot);
         watermark_state::save(&self.state_id, self.key_groups, store.watermark, snapshot);
         self.layouts.snapshot(&self.state_id, snapshot);
-        Ok(())
     }
 
-    fn delete_slice(
-        &self,
-        windows: &Windows,
-        slice_key: SliceKey,
-        slice: &Slice,
-        plan: &AggregatePlan,
-        delta: &mut Delta,
-        mut values: Option<&mut Delta>,
-    ) {
-        for group in 0..slice.flags.len() as u32 {
-            if slice.flags[group as usize] & PERSISTED == 0 {
+    /// Hands deletions over, then hot parts until about so many bytes are free.
+    pub(crate) fn relieve(&mut self, store: &mut WindowStore, bytes: u64, deltas: &mut Vec<Delta>) {
+        let gone = self.take_gone();
+        let mut freed = gone.bytes() as u64;
+        deltas.extend(gone.into_deltas());
+        let mut changes = self.no_changes();
+        for key in store.evictable() {
+            if freed >= bytes {
+                break;
+            }
+            if let Some(slice) = store.slices.get_mut(&key)
+                && let Some(hot) = &mut slice.hot
+            {
+                self.write_hot(key, slice.run, hot, &mut changes);
+            }
+            freed += store.forget_hot(key);
+        }
+        deltas.extend(changes.into_deltas());
+    }
+
+    /// Memory held by deletions that have not been handed over.
+    pub(crate) fn gone_bytes(&self) -> u64 {
+        self.gone.bytes() as u64
+    }
+
+    fn no_changes(&self) -> Changes {
+        Changes {
+            slices: self.slices.delta(),
+            values: self.values.as_ref().map(Table::delta),
+        }
+    }
+
+    fn take_gone(&mut self) -> Changes {
+        let none = self.no_changes();
+        std::mem::replace(&mut self.gone, none)
+    }
+
+    /// Writes the dirty groups of a hot part.
+    fn write_hot(&self, slice: SliceKey, run: u32, hot: &mut Hot, changes: &mut Changes) {
+        let now = self.clock.now_ms();
+        let mut entry = Vec::new();
+        for group in 0..hot.flags.len() as u32 {
+            if hot.flags[group as usize] & DIRTY == 0 {
                 continue;
             }
-            let (key_group, key) = self.entry_key(windows, slice_key, slice, group);
-            delta.delete(key_group, &key);
-            let Some(values) = values.as_deref_mut() else {
+            hot.flags[group as usize] = PERSISTED;
+            let (key_group, key) = self.entry_key(slice, run, &hot.keys, group);
+            entry.clear();
+            entry.push(FORMAT);
+            self.layouts.encode(&hot.set, group, &mut entry);
+            changes.slices.put(key_group, &key, now, &entry);
+        }
+        let Some(values) = &mut changes.values else {
+            return;
+        };
+        let (keys, sets) = (&hot.keys, self.plan.value_sets());
+        hot.set.take_value_changes(|_| {}, &mut |set, change| {
+            let (key_group, key) = self.value_key(
+                slice,
+                sets[set].identity,
+                run,
+                keys,
+                change.group,
+                change.value,
+            );
+            entry.clear();
+            entry.push(FORMAT);
+            self.layouts
+                .encode_value(&sets[set].calls, change.counts, &mut entry);
+            values.put(key_group, &key, now, &entry);
+        });
+    }
+
+    /// Notes that the entries of a hot part go. Most slices live and die between two barriers and
+    /// leave nothing to delete.
+    pub(super) fn delete_hot(&mut self, slice: SliceKey, run: u32, hot: &Hot) {
+        for group in 0..hot.flags.len() as u32 {
+            if hot.flags[group as usize] & PERSISTED == 0 {
                 continue;
-            };
-            for (number, set) in plan.value_sets().iter().enumerate() {
-                let prefix = value_prefix(windows, slice_key, set.identity);
-                slice.set.each_value(number, group, &mut |entry| {
-                    let (key_group, key) = self.value_key(&prefix, &slice.keys, group, entry.value);
-                    values.delete(key_group, &key);
+            }
+            let (key_group, key) = self.entry_key(slice, run, &hot.keys, group);
+            self.gone.slices.delete(key_group, &key);
+            for (number, set) in self.plan.value_sets().iter().enumerate() {
+                let mut keys = Vec::new();
+                hot.set.each_value(number, group, &mut |entry| {
+                    keys.push(self.value_key(
+                        slice,
+                        set.identity,
+                        run,
+                        &hot.keys,
+                        group,
+                        entry.value,
+                    ));
                 });
+                if let Some(values) = &mut self.gone.values {
+                    for (key_group, key) in keys {
+                        values.delete(key_group, &key);
+                    }
+                }
             }
         }
     }
 
     fn entry_key(
         &self,
-        windows: &Windows,
-        slice_key: SliceKey,
-        slice: &Slice,
+        slice: SliceKey,
+        run: u32,
+        keys: &KeyTable,
         group: u32,
     ) -> (KeyGroup, Vec<u8>) {
-        let mut key = encode_slice(windows, slice_key);
+        let mut key = Vec::with_capacity(48);
+        window_runs::put_slice(&self.windows, slice, &mut key);
+        window_runs::put_run(run, &mut key);
         let start = key.len();
-        slice.keys.encode_key(group, &mut key);
+        keys.encode_key(group, &mut key);
         (key_group(&key[start..], self.max_parallelism), key)
     }
 
     fn value_key(
         &self,
-        prefix: &[u8],
+        slice: SliceKey,
+        identity: u64,
+        run: u32,
         keys: &KeyTable,
         group: u32,
         value: &[u8],
     ) -> (KeyGroup, Vec<u8>) {
-        let mut group_key = Vec::new();
-        keys.encode_key(group, &mut group_key);
-        let mut key = Vec::with_capacity(prefix.len() + group_key.len() + value.len() + 2);
-        key.extend_from_slice(prefix);
-        codec::put_bytes(&mut key, &group_key);
+        let mut run_and_key = Vec::with_capacity(32);
+        window_runs::put_run(run, &mut run_and_key);
+        let start = run_and_key.len();
+        keys.encode_key(group, &mut run_and_key);
+        let key_group = key_group(&run_and_key[start..], self.max_parallelism);
+        let mut key = Vec::with_capacity(32 + run_and_key.len() + value.len());
+        window_runs::put_slice(&self.windows, slice, &mut key);
+        key.extend_from_slice(&identity.to_be_bytes());
+        codec::put_bytes(&mut key, &run_and_key);
         key.extend_from_slice(value);
-        (key_group(&group_key, self.max_parallelism), key)
+        (key_group, key)
     }
 }
 
-/// The part of a value's key before the group's key.
-fn value_prefix(windows: &Windows, slice: SliceKey, identity: u64) -> Vec<u8> {
-    let mut prefix = encode_slice(windows, slice);
-    prefix.extend_from_slice(&identity.to_be_bytes());
-    prefix
-}
-
-fn damaged(what: &str) -> OperatorError {
+pub(super) fn damaged(what: &str) -> OperatorError {
     OperatorError::Internal(format!("a {what} in the state of a window aggregate"))
-}
-
-fn encode_slice(windows: &Windows, key: SliceKey) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(48);
-    bytes.extend_from_slice(&(key.end as u64 ^ 1 << 63).to_be_bytes());
-    if matches!(windows, Windows::Attached) {
-        bytes.extend_from_slice(&(key.start as u64 ^ 1 << 63).to_be_bytes());
-    }
-    bytes
-}
-
-fn decode_slice(windows: &Windows, bytes: &mut &[u8]) -> Option<SliceKey> {
-    let mut take = || {
-        let (head, rest) = bytes.split_first_chunk::<8>()?;
-        *bytes = rest;
-        Some((u64::from_be_bytes(*head) ^ 1 << 63) as i64)
-    };
-    let end = take()?;
-    let start = match windows {
-        Windows::Attached => take()?,
-        Windows::Sliced(_) => 0,
-    };
-    Some(SliceKey { end, start })
 }

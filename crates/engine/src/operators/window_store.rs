@@ -4,20 +4,23 @@
 //! Invariants: a window fires once, when the watermark reaches its trigger, in the order of
 //! window ends; a slice lives until its last window has fired; a row whose slice has no window
 //! left to fire is late. The watermark is part of the snapshot, so this holds over a restore.
+//!
+//! A slice is in memory, in the state table, or partly here and there: see `window_runs`.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
 };
 
-use arrow::{array::RecordBatch, datatypes::SchemaRef};
+use arrow::datatypes::SchemaRef;
 
-use super::{columns::batch_of, window_slices::Slicing, window_time::WindowTime};
+use super::{
+    window_firing::Firing, window_runs::Cold, window_slices::Slicing, window_time::WindowTime,
+};
 use crate::{
-    Batch, LateRows, OperatorError, Output, StateSize,
+    LateRows, OperatorError, StateSize,
     aggregate::{AggregatePlan, AggregateSet},
-    batch::MAX_BATCH_ROWS,
-    key_table::{KeyTable, int_array},
+    key_table::KeyTable,
 };
 
 /// A slice or window: its end, and for windows that rows bring along their start (else 0).
@@ -45,14 +48,15 @@ pub(crate) enum Windows {
 pub(crate) const DIRTY: u8 = 1;
 pub(crate) const PERSISTED: u8 = 2;
 
-pub(crate) struct Slice {
+/// The part of a slice that is in memory.
+pub(crate) struct Hot {
     pub(crate) keys: KeyTable,
     pub(crate) set: AggregateSet,
-    /// By group.
+    /// By group. Groups are never removed one by one.
     pub(crate) flags: Vec<u8>,
 }
 
-impl Slice {
+impl Hot {
     /// Makes room for all groups of the key table.
     pub(crate) fn resize(&mut self) {
         let groups = self.keys.group_bound();
@@ -65,6 +69,32 @@ impl Slice {
             self.flags[*group as usize] |= DIRTY;
         }
     }
+
+    fn size(&self) -> StateSize {
+        StateSize {
+            entries: self.keys.len() as u64,
+            bytes: (self.keys.bytes() + self.set.bytes() + self.flags.capacity()) as u64,
+        }
+    }
+}
+
+pub(crate) struct Slice {
+    pub(crate) hot: Option<Hot>,
+    /// The run that the hot part is written as.
+    pub(crate) run: u32,
+    /// Entries of earlier runs in the state table, about.
+    pub(crate) cold: u64,
+    /// When rows came last, counted in batches.
+    pub(crate) used: u64,
+    /// What it adds to the size of the store.
+    counted: StateSize,
+}
+
+impl Slice {
+    /// Whether a part of it is in the state table only.
+    pub(crate) fn is_cold(&self) -> bool {
+        self.run > 0
+    }
 }
 
 pub(crate) struct WindowStore {
@@ -72,15 +102,18 @@ pub(crate) struct WindowStore {
     pub(crate) time: WindowTime,
     pub(crate) slices: BTreeMap<SliceKey, Slice>,
     /// Windows to fire: of every slice at least the next one.
-    pending: BTreeSet<SliceKey>,
+    pub(super) pending: BTreeSet<SliceKey>,
+    /// The window of which not all rows are out.
+    pub(super) firing: Option<Firing>,
     pub(crate) watermark: i64,
     pub(crate) late: LateRows,
-    /// Slices (or what was merged away) whose persisted entries are to be deleted.
-    pub(crate) dropped: Vec<(SliceKey, Slice)>,
     pub(crate) tracks_values: bool,
+    /// Of all slices.
+    size: StateSize,
+    batches: u64,
     template: KeyTable,
     plan: Arc<AggregatePlan>,
-    schema: SchemaRef,
+    pub(super) schema: SchemaRef,
 }
 
 impl WindowStore {
@@ -97,10 +130,12 @@ impl WindowStore {
             time,
             slices: BTreeMap::new(),
             pending: BTreeSet::new(),
+            firing: None,
             watermark: i64::MIN,
             late: LateRows::default(),
-            dropped: Vec::new(),
             tracks_values: false,
+            size: StateSize::default(),
+            batches: 0,
             template,
             plan,
             schema,
@@ -109,6 +144,11 @@ impl WindowStore {
 
     pub(crate) fn plan(&self) -> &Arc<AggregatePlan> {
         &self.plan
+    }
+
+    /// An empty table for the key columns.
+    pub(crate) fn empty_keys(&self) -> KeyTable {
+        self.template.like()
     }
 
     /// Whether the slice is part of no window at all.
@@ -129,27 +169,113 @@ impl WindowStore {
         }
     }
 
-    /// The slice, made if new; its next window is then due, and each window makes the next due.
-    pub(crate) fn slice(&mut self, key: SliceKey) -> Result<&mut Slice, OperatorError> {
+    /// Whether no window after this one contains the slice.
+    pub(super) fn ends_with(&self, key: SliceKey, window: SliceKey) -> bool {
+        self.last_window_end(key)
+            .is_none_or(|last| last <= window.end)
+    }
+
+    /// The hot part of a slice, made if there is none. Its next window is then due, and each window
+    /// makes the next due. After a change call [`WindowStore::recount`].
+    pub(crate) fn hot(&mut self, key: SliceKey) -> Result<&mut Hot, OperatorError> {
+        self.batches += 1;
         // `entry` would borrow over the early return of the error.
         if !self.slices.contains_key(&key) {
+            self.add_slice(key, Cold::default());
+        }
+        let slice = self
+            .slices
+            .get_mut(&key)
+            .ok_or_else(|| OperatorError::Internal("a slice just made".into()))?;
+        slice.used = self.batches;
+        if slice.hot.is_none() {
             let mut set = self.plan.set()?;
             if self.tracks_values {
                 set.track_values();
             }
-            let slice = Slice {
+            slice.hot = Some(Hot {
                 keys: self.template.like(),
                 set,
                 flags: Vec::new(),
+            });
+        }
+        slice
+            .hot
+            .as_mut()
+            .ok_or_else(|| OperatorError::Internal("a hot part just made".into()))
+    }
+
+    /// Adds a slice of which the state table has this, unless all its windows have fired.
+    pub(crate) fn add_slice(&mut self, key: SliceKey, cold: Cold) {
+        if let Some(window) = self.next_window(key) {
+            self.pending.insert(window);
+            let slice = Slice {
+                hot: None,
+                run: cold.next_run,
+                cold: cold.entries,
+                used: 0,
+                counted: StateSize::default(),
             };
             self.slices.insert(key, slice);
-            if let Some(window) = self.next_window(key) {
-                self.pending.insert(window);
-            }
+            self.recount(key);
         }
-        self.slices
-            .get_mut(&key)
-            .ok_or_else(|| OperatorError::Internal("a slice just made".into()))
+    }
+
+    /// Takes a slice out.
+    pub(super) fn remove(&mut self, key: SliceKey) -> Option<Slice> {
+        let slice = self.slices.remove(&key)?;
+        self.size.entries -= slice.counted.entries;
+        self.size.bytes -= slice.counted.bytes;
+        Some(slice)
+    }
+
+    /// Brings the size of the store up to date with a slice that changed: asking all slices
+    /// whenever the size is wanted would be too slow.
+    pub(crate) fn recount(&mut self, key: SliceKey) {
+        if let Some(slice) = self.slices.get_mut(&key) {
+            let mut size = slice.hot.as_ref().map(Hot::size).unwrap_or_default();
+            size.entries += slice.cold;
+            self.size.entries = self.size.entries + size.entries - slice.counted.entries;
+            self.size.bytes = self.size.bytes + size.bytes - slice.counted.bytes;
+            slice.counted = size;
+        }
+    }
+
+    /// Keys in memory and entries in the table; bytes in memory.
+    pub(crate) fn state_size(&self) -> StateSize {
+        self.size
+    }
+
+    /// Bytes in memory of these slices together.
+    pub(super) fn hot_bytes(&self, keys: &[SliceKey]) -> u64 {
+        let slices = keys.iter().filter_map(|key| self.slices.get(key));
+        slices.map(|slice| slice.counted.bytes).sum()
+    }
+
+    /// The slices with a hot part that may leave memory, those used least recently first.
+    pub(crate) fn evictable(&self) -> Vec<SliceKey> {
+        let pinned = self.firing.as_ref().map_or(&[][..], Firing::slices);
+        let mut keys: Vec<(u64, SliceKey)> = self
+            .slices
+            .iter()
+            .filter(|(key, slice)| slice.hot.is_some() && !pinned.contains(key))
+            .map(|(key, slice)| (slice.used, *key))
+            .collect();
+        keys.sort_unstable();
+        keys.into_iter().map(|(_, key)| key).collect()
+    }
+
+    /// Forgets the hot part of a slice, which must have been written; returns the bytes freed.
+    pub(crate) fn forget_hot(&mut self, key: SliceKey) -> u64 {
+        let before = self.size.bytes;
+        if let Some(slice) = self.slices.get_mut(&key)
+            && let Some(hot) = slice.hot.take()
+        {
+            slice.cold += hot.keys.len() as u64;
+            slice.run += 1;
+        }
+        self.recount(key);
+        before - self.size.bytes
     }
 
     /// The first window of a slice that has not fired.
@@ -182,158 +308,4 @@ impl WindowStore {
             .first()
             .map(|window| self.time.trigger(window.end))
     }
-
-    /// Fires all windows whose trigger is at or before `time`.
-    pub(crate) fn fire(&mut self, time: i64, out: &mut Output) -> Result<(), OperatorError> {
-        while let Some(window) = self.pending.first().copied() {
-            if self.time.trigger(window.end) > time {
-                break;
-            }
-            self.pending.pop_first();
-            self.fire_window(window, out)?;
-        }
-        Ok(())
-    }
-
-    fn fire_window(&mut self, window: SliceKey, out: &mut Output) -> Result<(), OperatorError> {
-        let Windows::Sliced(slicing) = self.windows else {
-            if let Some(slice) = self.slices.remove(&window) {
-                self.emit(&slice.keys, &slice.set, window.start, window.end, out)?;
-                self.drop_slice(window, slice);
-            }
-            return Ok(());
-        };
-        let start = slicing.window_start(window.end);
-        let keys: Vec<SliceKey> = self
-            .slices
-            .range(
-                SliceKey {
-                    end: start.saturating_add(1),
-                    start: i64::MIN,
-                }..=SliceKey {
-                    end: window.end,
-                    start: i64::MAX,
-                },
-            )
-            .map(|(key, _)| *key)
-            .collect();
-        match keys.as_slice() {
-            [] => return Ok(()),
-            [only] => {
-                let slice = &self.slices[only];
-                self.emit(&slice.keys, &slice.set, start, window.end, out)?;
-            }
-            [first, others @ ..] if slicing.accumulates() => {
-                // All later windows want these slices together: merge them once and for all.
-                for other in others {
-                    let other_slice = self.slices.remove(other);
-                    let target = self.slices.get_mut(first);
-                    if let (Some(slice), Some(target)) = (other_slice, target) {
-                        let mut groups = Vec::new();
-                        merge_slice(&mut target.keys, &mut target.set, &slice, &mut groups)?;
-                        target.resize();
-                        target.mark_dirty(&groups);
-                        self.drop_slice(*other, slice);
-                    }
-                }
-                let slice = &self.slices[first];
-                self.emit(&slice.keys, &slice.set, start, window.end, out)?;
-            }
-            several => {
-                let (mut table, mut set) = (self.template.like(), self.plan.set()?);
-                let mut groups = Vec::new();
-                for key in several {
-                    merge_slice(&mut table, &mut set, &self.slices[key], &mut groups)?;
-                }
-                self.emit(&table, &set, start, window.end, out)?;
-            }
-        }
-        for key in keys {
-            let done = slicing
-                .last_window_end(key.end)
-                .is_none_or(|last| last <= window.end);
-            if !done {
-                let next = window.end + slicing.step();
-                self.pending.insert(SliceKey::ending(next));
-            } else if let Some(slice) = self.slices.remove(&key) {
-                self.drop_slice(key, slice);
-            }
-        }
-        Ok(())
-    }
-
-    /// Most slices live and die between two barriers and leave nothing to delete.
-    fn drop_slice(&mut self, key: SliceKey, slice: Slice) {
-        if slice.flags.iter().any(|flags| flags & PERSISTED != 0) {
-            self.dropped.push((key, slice));
-        }
-    }
-
-    fn emit(
-        &self,
-        keys: &KeyTable,
-        set: &AggregateSet,
-        start: i64,
-        end: i64,
-        out: &mut Output,
-    ) -> Result<(), OperatorError> {
-        let window_time = if self.time.is_shifted() {
-            self.time.trigger(end)
-        } else {
-            end.saturating_sub(1)
-        };
-        // Groups of a slice are never removed one by one.
-        let groups: Vec<u32> = (0..keys.group_bound() as u32).collect();
-        for groups in groups.chunks(MAX_BATCH_ROWS) {
-            let mut columns = keys.columns(groups)?;
-            columns.extend(set.emit(groups)?);
-            let rows = window_batch(
-                &self.schema,
-                columns,
-                groups.len(),
-                &[start, end, window_time],
-            )?;
-            out.emit(Batch::inserts(rows));
-        }
-        Ok(())
-    }
-
-    pub(crate) fn state_size(&self) -> StateSize {
-        let mut size = StateSize::default();
-        for slice in self.slices.values() {
-            size.entries += slice.keys.len() as u64;
-            size.bytes += (slice.keys.bytes() + slice.set.bytes() + slice.flags.capacity()) as u64;
-        }
-        size
-    }
-}
-
-/// Merges all of a slice into a table and set; `groups`: where they went.
-fn merge_slice(
-    table: &mut KeyTable,
-    set: &mut AggregateSet,
-    slice: &Slice,
-    groups: &mut Vec<u32>,
-) -> Result<(), OperatorError> {
-    let from: Vec<u32> = (0..slice.keys.group_bound() as u32).collect();
-    table.intern_from(&slice.keys, &from, groups);
-    set.resize(table.group_bound());
-    set.merge_from(&slice.set, &from, groups)
-}
-
-/// A batch whose last columns are the same in all rows: window start, end, time.
-pub(crate) fn window_batch(
-    schema: &SchemaRef,
-    mut columns: Vec<arrow::array::ArrayRef>,
-    rows: usize,
-    constants: &[i64],
-) -> Result<RecordBatch, OperatorError> {
-    let first = columns.len();
-    for (position, value) in constants.iter().enumerate() {
-        let field = schema.fields().get(first + position).ok_or_else(|| {
-            OperatorError::Internal("a window aggregate without its window columns".into())
-        })?;
-        columns.push(int_array(field.data_type(), vec![*value; rows], None));
-    }
-    batch_of(schema, columns, rows)
 }

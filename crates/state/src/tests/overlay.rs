@@ -233,6 +233,54 @@ fn tables_are_apart_and_can_be_dropped() {
     assert!(again.is_empty());
 }
 
+#[test]
+fn a_range_scan_stays_in_its_group_and_range() {
+    let dir = tempfile::tempdir().unwrap();
+    let slot = Slot::new(&dir);
+    slot.cut(
+        1,
+        slot.put(&[
+            (0, b"b", Some(b"db")),
+            (1, b"a", Some(b"db")),
+            (1, b"b", Some(b"db")),
+            (1, b"b\0", Some(b"db")),
+            (1, b"c", Some(b"db")),
+            (1, b"d", Some(b"db")),
+            (2, b"b", Some(b"db")),
+        ]),
+    );
+    // Frozen only: replaces one, deletes one, adds one within the range and two outside.
+    let frozen = slot.store.spill(vec![slot.put(&[
+        (0, b"c", Some(b"new")),
+        (1, b"b", Some(b"new")),
+        (1, b"b\0", None),
+        (1, b"bb", Some(b"new")),
+        (1, b"d", Some(b"new")),
+    ])]);
+    let scan = |from: &[u8], to: &[u8]| {
+        let mut found = Vec::new();
+        slot.table
+            .scan_range(KeyGroup(1), from..to, &mut |group, key, value| {
+                assert_eq!(group, KeyGroup(1));
+                let value = String::from_utf8(value.payload).unwrap();
+                found.push(format!("{} {value}", String::from_utf8_lossy(key)));
+                Ok(())
+            })
+            .unwrap();
+        found
+    };
+    let check = || {
+        assert_eq!(scan(b"b", b"d"), ["b new", "bb new", "c db"]);
+        assert_eq!(scan(b"", b"b"), ["a db"]);
+        assert_eq!(scan(b"d", b"\xFF"), ["d new"]);
+        assert_eq!(scan(b"x", b"z"), [""; 0]);
+        assert_eq!(scan(b"d", b"b"), [""; 0]);
+    };
+    check();
+    frozen.write().unwrap();
+    check();
+}
+
 #[derive(Debug, Clone)]
 enum Step {
     Freeze(Vec<(u16, u8, Option<u8>)>),
@@ -289,6 +337,14 @@ proptest! {
                 Step::PersistOldest | Step::GiveUpOldest => {}
             }
             prop_assert_eq!(&slot.content(), &model);
+            let mut found = Vec::new();
+            slot.table.scan_range(KeyGroup(1), &[1]..&[4], &mut |group, key, value| {
+                found.push(((group.0, key.to_vec()), value.payload));
+                Ok(())
+            }).unwrap();
+            let within = model.range((1, vec![1])..(1, vec![4]));
+            let within = within.map(|(key, value)| (key.clone(), value.clone()));
+            prop_assert_eq!(found, within.collect::<Vec<_>>());
             let keys: Vec<(u16, Vec<u8>)> =
                 (0..3).flat_map(|group| (0..6).map(move |key| (group, vec![key]))).collect();
             let borrowed: Vec<(KeyGroup, &[u8])> =
