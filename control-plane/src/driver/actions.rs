@@ -9,7 +9,6 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::{
     ambient,
-    inbox::Message,
     job_task::{Flow, JobTask, Work},
     patience::persist,
 };
