@@ -447,3 +447,31 @@ async fn a_deleted_job_leaves_no_rows_objects_or_workers() {
     driver.stop().await;
     rig.drop().await;
 }
+
+/// A worker that has said that its execution is over has nothing left that its job waits for,
+/// however long its process takes.
+#[tokio::test]
+async fn a_job_does_not_wait_for_processes_of_workers_that_have_ended_it() {
+    let Some(rig) = Rig::new().await else { return };
+    let driver = rig.start_driver("a");
+    let job = rig
+        .create("j", |spec| {
+            spec.parallelism = 2;
+            spec.resources.workers = 2;
+        })
+        .await;
+    rig.until_state(job, JobState::Running).await;
+    rig.until_checkpoint(job, 1).await;
+    rig.fleet.linger(true);
+    let asked = std::time::Instant::now();
+    let stop = rig.store().stop_job(&rig.tenant, job, StopMode::Now);
+    stop.await.unwrap();
+    driver.live.wake(job);
+    rig.until_state(job, JobState::Stopped).await;
+    let took = asked.elapsed();
+    assert!(took < Duration::from_secs(2), "{took:?}");
+    assert_eq!((rig.fleet.count("shutdown"), rig.fleet.alive()), (2, 0));
+    rig.fleet.linger(false);
+    driver.stop().await;
+    rig.drop().await;
+}

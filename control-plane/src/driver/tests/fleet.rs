@@ -38,6 +38,7 @@ struct Shared {
     refused_version: Mutex<Option<(u32, Status)>>,
     fail_savepoints: Mutex<bool>,
     hold_savepoints: Mutex<bool>,
+    linger: Mutex<bool>,
 }
 
 /// One worker.
@@ -147,6 +148,11 @@ impl Fleet {
         *self.shared.hold_savepoints.lock() = hold;
     }
 
+    /// Whether processes do not end by themselves, so that they are killed after their grace.
+    pub(super) fn linger(&self, linger: bool) {
+        *self.shared.linger.lock() = linger;
+    }
+
     pub(super) fn end(&self) {
         for (id, worker) in std::mem::take(&mut *self.shared.workers.lock()) {
             worker.die(id, "the test is over");
@@ -219,7 +225,10 @@ impl Provisioner for Fleet {
         }
     }
 
-    async fn stop(&self, worker: WorkerHandle, _: Duration) {
+    async fn stop(&self, worker: WorkerHandle, grace: Duration) {
+        if *self.shared.linger.lock() {
+            tokio::time::sleep(grace).await;
+        }
         if let Some(pretender) = self.shared.workers.lock().remove(&worker.worker) {
             pretender.die(worker.worker, "stopped");
         }
