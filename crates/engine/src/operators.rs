@@ -25,6 +25,7 @@ mod watermark_state;
 mod window_aggregate;
 mod window_assign;
 mod window_firing;
+mod window_input;
 mod window_parts;
 mod window_persistence;
 mod window_runs;

@@ -19,7 +19,8 @@ use millrace_types::CheckpointId;
 
 use super::{
     late::note_late,
-    slice_assignment::{self, SliceRows, check_times},
+    slice_assignment::SliceRows,
+    window_input::WindowInput,
     window_persistence::WindowPersistence,
     window_slices::Slicing,
     window_store::{SliceKey, WindowStore, Windows},
@@ -32,22 +33,9 @@ use crate::{
     key_table::{KeyTable, int_values},
 };
 
-/// Where rows say which slice they belong to.
-#[derive(Debug, Clone)]
-enum Input {
-    /// Raw rows with a time.
-    Time { column: usize },
-    /// Raw rows, at the clock's time.
-    Clock,
-    /// Raw rows with their window.
-    Attached { start: usize, end: usize },
-    /// Partials: keys, slice end, (for attached windows) window start, accumulators.
-    Partials { attached: bool },
-}
-
 pub(crate) struct WindowAggregate {
     node: Arc<WindowAggregateNode>,
-    input: Input,
+    input: WindowInput,
     store: WindowStore,
     persistence: Option<WindowPersistence>,
     clock: Option<Arc<dyn Clock>>,
@@ -100,17 +88,7 @@ impl WindowAggregate {
         node: Arc<WindowAggregateNode>,
         schema: SchemaRef,
     ) -> Result<Self, OperatorError> {
-        let input = match &node.window {
-            WindowSource::Time {
-                domain: TimeDomain::Processing,
-                ..
-            } => Input::Clock,
-            WindowSource::Time { column, .. } => Input::Time { column: *column },
-            WindowSource::Attached { start, end, .. } => Input::Attached {
-                start: *start,
-                end: *end,
-            },
-        };
+        let input = WindowInput::raw(&node.window);
         Self::new(node, schema, input)
     }
 
@@ -119,25 +97,14 @@ impl WindowAggregate {
         node: Arc<WindowAggregateNode>,
         schema: SchemaRef,
     ) -> Result<Self, OperatorError> {
-        let attached = match &node.window {
-            WindowSource::Time {
-                domain: TimeDomain::Processing,
-                ..
-            } => {
-                return Err(OperatorError::Internal(
-                    "a two-phase aggregate over processing time".into(),
-                ));
-            }
-            WindowSource::Time { .. } => false,
-            WindowSource::Attached { .. } => true,
-        };
-        Self::new(node, schema, Input::Partials { attached })
+        let input = WindowInput::partials(&node.window, node.keys.len())?;
+        Self::new(node, schema, input)
     }
 
     fn new(
         node: Arc<WindowAggregateNode>,
         schema: SchemaRef,
-        input: Input,
+        input: WindowInput,
     ) -> Result<Self, OperatorError> {
         let (windows, time, _) = windows_of(&node.window)?;
         let plan = AggregatePlan::new(&node.aggregates, &node.raw_input, false, 0)?;
@@ -157,34 +124,14 @@ impl WindowAggregate {
     }
 
     fn assign(&mut self, rows: &RecordBatch) -> Result<Vec<SliceRows<SliceKey>>, OperatorError> {
-        let ending = |parts: Vec<SliceRows<i64>>| {
-            parts
-                .into_iter()
-                .map(|(end, rows)| (SliceKey::ending(end), rows))
-                .collect()
-        };
-        match (&self.input, &self.store.windows) {
-            (Input::Time { column }, Windows::Sliced(slicing)) => Ok(ending(
-                slice_assignment::by_time(slicing, &mut self.store.time, rows.column(*column))?,
-            )),
-            (Input::Clock, Windows::Sliced(slicing)) => {
-                if let Some(clock) = &self.clock {
-                    // A clock that stands behind the former machine's must not reopen windows.
-                    let closed = self.store.watermark;
-                    self.now = self.now.max(clock.now_ms()).max(closed.saturating_add(1));
-                }
-                let local = self.store.time.local_of(self.now);
-                Ok(vec![(SliceKey::ending(slicing.slice_end(local)), None)])
-            }
-            (Input::Attached { start, end }, _) => {
-                by_window(rows.column(*end), Some(rows.column(*start)))
-            }
-            (Input::Partials { attached }, _) => {
-                let end = self.node.keys.len();
-                by_window(rows.column(end), attached.then(|| rows.column(end + 1)))
-            }
-            _ => Err(OperatorError::Internal("a window without its shape".into())),
+        if let (WindowInput::Clock, Some(clock)) = (&self.input, &self.clock) {
+            // A clock that stands behind the former machine's must not reopen windows.
+            let closed = self.store.watermark;
+            self.now = self.now.max(clock.now_ms()).max(closed.saturating_add(1));
         }
+        let store = &mut self.store;
+        self.input
+            .assign(&store.windows, &mut store.time, self.now, rows)
     }
 
     fn add(
@@ -193,10 +140,7 @@ impl WindowAggregate {
         rows: &RecordBatch,
         positions: Option<&[u32]>,
     ) -> Result<(), OperatorError> {
-        let partials = match self.input {
-            Input::Partials { attached } => Some(self.node.keys.len() + 1 + usize::from(attached)),
-            _ => None,
-        };
+        let partials = self.input.first_partial();
         let key_columns: Vec<usize> = match partials {
             Some(_) => (0..self.node.keys.len()).collect(),
             None => self.node.keys.clone(),
@@ -266,19 +210,16 @@ impl WindowAggregate {
         let positions = positions.unwrap_or_else(|| (0..rows.num_rows() as u32).collect());
         let mut count = positions.len() as u64;
         // A partial stands for many rows; how many is known if they are counted anyway.
-        if let (Input::Partials { attached }, Some(call)) =
-            (&self.input, self.store.plan().row_count())
+        if let (Some(first), Some(call)) =
+            (self.input.first_partial(), self.store.plan().row_count())
+            && let Some(column) = self.store.plan().partial_column(call, first)
+            && column < rows.num_columns()
         {
-            let first = self.node.keys.len() + 1 + usize::from(*attached);
-            if let Some(column) = self.store.plan().partial_column(call, first)
-                && column < rows.num_columns()
-            {
-                let counts = int_values(rows.column(column).as_ref());
-                count = positions
-                    .iter()
-                    .map(|row| counts[*row as usize] as u64)
-                    .sum();
-            }
+            let counts = int_values(rows.column(column).as_ref());
+            count = positions
+                .iter()
+                .map(|row| counts[*row as usize] as u64)
+                .sum();
         }
         note_late(&mut self.store.late, rows, &positions, count);
     }
@@ -286,30 +227,6 @@ impl WindowAggregate {
 
 fn unopened() -> OperatorError {
     OperatorError::Internal("a window aggregate that was not opened".into())
-}
-
-/// By window end and start columns.
-fn by_window(
-    end: &ArrayRef,
-    start: Option<&ArrayRef>,
-) -> Result<Vec<SliceRows<SliceKey>>, OperatorError> {
-    check_times(end, "window_end")?;
-    let ends = int_values(end.as_ref());
-    match start {
-        None => Ok(slice_assignment::split(
-            ends.iter().map(|end| SliceKey::ending(*end)),
-        )),
-        Some(start) => {
-            check_times(start, "window_start")?;
-            let starts = int_values(start.as_ref());
-            Ok(slice_assignment::split(ends.iter().zip(starts.iter()).map(
-                |(end, start)| SliceKey {
-                    end: *end,
-                    start: *start,
-                },
-            )))
-        }
-    }
 }
 
 impl Operator for WindowAggregate {
@@ -345,7 +262,7 @@ impl Operator for WindowAggregate {
     fn watermark(&mut self, watermark: i64, out: &mut Output) -> Result<(), OperatorError> {
         self.finish(out)?;
         let is_end = watermark == i64::MAX;
-        let by_clock = matches!(self.input, Input::Clock);
+        let by_clock = matches!(self.input, WindowInput::Clock);
         if !by_clock {
             // Sources may begin behind what was restored here; what fired stays fired.
             self.store.watermark = self.store.watermark.max(watermark);
@@ -363,14 +280,14 @@ impl Operator for WindowAggregate {
 
     fn next_tick(&self) -> Option<i64> {
         match self.input {
-            Input::Clock => Some(self.store.next_trigger()?.saturating_add(1)),
+            WindowInput::Clock => Some(self.store.next_trigger()?.saturating_add(1)),
             _ => None,
         }
     }
 
     fn tick(&mut self, now_ms: i64, out: &mut Output) -> Result<(), OperatorError> {
         self.finish(out)?;
-        if !matches!(self.input, Input::Clock) {
+        if !matches!(self.input, WindowInput::Clock) {
             return Ok(());
         }
         self.now = self.now.max(now_ms);

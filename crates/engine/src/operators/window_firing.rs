@@ -26,6 +26,9 @@ use crate::{
 /// Hot slices larger than this together are not copied to be merged.
 const MAX_COPIED_BYTES: u64 = 32 << 20;
 
+/// Most memory of groups that become one batch, unless a single group has more.
+const MAX_BATCH_BYTES: usize = 4 << 20;
+
 /// Keys with their accumulators, merged from several slices or runs.
 pub(super) struct Merged {
     pub(super) keys: KeyTable,
@@ -105,8 +108,10 @@ impl Firing {
                 Source::Copy(merged) => (&merged.keys, &merged.set),
                 Source::Parts(parts) => (&parts.merged.keys, &parts.merged.set),
             };
+            let per_group = set.bytes() / keys.group_bound().max(1);
+            let at_once = (MAX_BATCH_BYTES / per_group.max(1)).clamp(1, MAX_BATCH_ROWS);
             while self.emitted < keys.group_bound() {
-                let end = keys.group_bound().min(self.emitted + MAX_BATCH_ROWS);
+                let end = keys.group_bound().min(self.emitted + at_once);
                 let groups: Vec<u32> = (self.emitted as u32..end as u32).collect();
                 self.emitted = end;
                 let mut columns = keys.columns(&groups)?;
