@@ -11,17 +11,19 @@ use crate::OperatorError;
 
 type Millis = arrow::array::PrimitiveArray<TimestampMillisecondType>;
 
-/// The rows' times and the watermarks they imply.
+/// The rows' times and the watermarks they imply. `place` tells where a row came from.
 pub(crate) fn event_times(
     spec: &WatermarkSpec,
     rows: &RecordBatch,
+    place: impl Fn(usize) -> String,
 ) -> Result<(Millis, Millis), OperatorError> {
     let name = rows.schema().field(spec.column).name().clone();
     let times = millis(rows.column(spec.column))?;
     if let Some(row) = (0..times.len()).find(|row| times.is_null(*row)) {
         return Err(OperatorError::Data(format!(
-            "the event-time column `{name}` is null in row {row} of a batch: filter such rows out before the watermark, \
-             or give the column a value with COALESCE in a computed column"
+            "the event-time column `{name}` is null in {}: filter such rows out before the watermark, \
+             or give the column a value with COALESCE in a computed column",
+            place(row)
         )));
     }
     let implied = spec
@@ -31,10 +33,11 @@ pub(crate) fn event_times(
         .and_then(|value| value.into_array(rows.num_rows()))
         .map_err(|error| OperatorError::in_expression(&error, &spec.expr.text))?;
     let implied = millis(&implied)?;
-    if implied.null_count() > 0 {
+    if let Some(row) = (0..implied.len()).find(|row| implied.is_null(*row)) {
         return Err(OperatorError::Data(format!(
-            "the WATERMARK expression `{}` is null for a row: it must have a value wherever `{name}` has one",
-            spec.expr.text
+            "the WATERMARK expression `{}` is null for {}: it must have a value wherever `{name}` has one",
+            spec.expr.text,
+            place(row)
         )));
     }
     Ok((times, implied))

@@ -391,9 +391,19 @@ impl SourceTask {
         };
         let split = &self.splits[index];
         let (before, input) = (split.record.watermark, split.input);
-        let (times, implied) = event_times(spec, &rows)
+        let id = &split.record.split.id.0;
+        let place = |row: usize| {
+            let told = split.open.as_ref().and_then(|open| open.reader.place_of(row));
+            told.unwrap_or_else(|| format!("row {row} of a batch of `{id}`"))
+        };
+        let (times, implied) = event_times(spec, &rows, place)
             .map_err(|reason| {
-                OperatorError::Data(format!("{reason} (in `{}`)", split.record.split.id.0))
+                let reason = reason.to_string();
+                if reason.contains(id.as_str()) {
+                    OperatorError::Data(reason)
+                } else {
+                    OperatorError::Data(format!("{reason} (in `{id}`)"))
+                }
             })
             .map_err(|error| self.fault(error))?;
         self.watermarks.active(input);
