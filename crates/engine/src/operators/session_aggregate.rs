@@ -2,8 +2,12 @@
 //! phase, since sessions merge as rows come; event and processing time.
 //!
 //! A session fires when the watermark reaches its end − 1 ms; sessions fire in the order of
-//! their ends. A row is late if it would start a session that has ended already; a row that
+//! their ends, except that a bucket of cold keys that is too large for memory fires in parts (see
+//! `session_due`). A row is late if it would start a session that has ended already; a row that
 //! still joins a live one never is.
+//!
+//! A watermark or tick may fire more than goes out at once, or more than fits into memory: the
+//! rest waits for `resume`, and the watermark goes out after it.
 
 use std::sync::Arc;
 
@@ -12,17 +16,23 @@ use arrow::{
     datatypes::SchemaRef,
 };
 use millrace_dataflow::{TimeDomain, WindowAggregateNode, WindowKind, WindowSource};
+use millrace_state::Delta;
 use millrace_types::CheckpointId;
 
 use super::{
-    columns::batch_of, late::note_late, session_persistence::SessionPersistence,
-    sessions::Sessions, slice_assignment::check_times, window_aggregate::key_types,
-    window_slices::TIME_LIMIT, window_time::WindowTime,
+    columns::batch_of,
+    late::note_late,
+    session_persistence::{Pieces, SessionPersistence},
+    session_state::SessionState,
+    slice_assignment::check_times,
+    window_aggregate::key_types,
+    window_slices::TIME_LIMIT,
+    window_time::WindowTime,
 };
 use crate::{
     Batch, Clock, LateRows, OpenContext, Operator, OperatorError, OperatorSnapshot, Output,
     StateSize,
-    aggregate::{AggregatePlan, AggregateSet, Rows, UpdateScratch},
+    aggregate::{AggregatePlan, Rows, UpdateScratch},
     batch::MAX_BATCH_ROWS,
     key_table::{KeyTable, int_array, int_values},
 };
@@ -30,11 +40,16 @@ use crate::{
 pub(crate) struct SessionAggregate {
     node: Arc<WindowAggregateNode>,
     schema: SchemaRef,
+    gap: i64,
     /// `None`: processing time.
     time_column: Option<usize>,
     time: WindowTime,
     state: SessionState,
     persistence: Option<SessionPersistence>,
+    pieces: Pieces,
+    firing: Option<Firing>,
+    /// Sessions per batch of results, by how large their rows have been.
+    batch_rows: usize,
     clock: Option<Arc<dyn Clock>>,
     now: i64,
     late: LateRows,
@@ -43,13 +58,12 @@ pub(crate) struct SessionAggregate {
     created: Vec<u32>,
 }
 
-/// What is kept.
-pub(crate) struct SessionState {
-    pub(crate) keys: KeyTable,
-    pub(crate) sessions: Sessions,
-    /// By session number.
-    pub(crate) set: AggregateSet,
-    pub(crate) watermark: i64,
+/// What is being fired.
+#[derive(Debug, Clone, Copy)]
+struct Firing {
+    up_to: i64,
+    /// To be forwarded when it is out.
+    watermark: Option<i64>,
 }
 
 impl SessionAggregate {
@@ -77,22 +91,33 @@ impl SessionAggregate {
         Ok(SessionAggregate {
             time_column: (*domain == TimeDomain::Event).then_some(*column),
             time: WindowTime::new(zone.as_deref())?,
-            state: SessionState {
-                keys: KeyTable::new(key_types(&node.raw_input, &node.keys))?,
-                sessions: Sessions::new(*gap),
-                set: plan.set()?,
-                watermark: i64::MIN,
-            },
+            state: SessionState::new(
+                *gap,
+                KeyTable::new(key_types(&node.raw_input, &node.keys))?,
+                &plan,
+            )?,
             persistence: None,
+            pieces: Pieces::default(),
+            firing: None,
+            batch_rows: 256,
             clock: None,
             now: i64::MIN,
             late: LateRows::default(),
+            gap: *gap,
             scratch: UpdateScratch::default(),
             groups: Vec::new(),
             created: Vec::new(),
             schema,
             node,
         })
+    }
+
+    /// One that reads little and fires few sessions at a time.
+    #[cfg(test)]
+    pub(super) fn in_pieces(mut self, pieces: Pieces) -> Self {
+        self.pieces = pieces;
+        self.batch_rows = 1;
+        self
     }
 
     /// Times by which rows are put into sessions.
@@ -117,44 +142,66 @@ impl SessionAggregate {
         }
     }
 
-    fn fire(&mut self, up_to: i64, out: &mut Output) -> Result<(), OperatorError> {
-        loop {
+    fn fire(
+        &mut self,
+        up_to: i64,
+        watermark: Option<i64>,
+        out: &mut Output,
+    ) -> Result<(), OperatorError> {
+        self.read_all()?;
+        // Nothing is asked of an operator that is still firing, but if it were, both must fire.
+        let before = self.firing.map_or(i64::MIN, |firing| firing.up_to);
+        self.firing = Some(Firing {
+            up_to: up_to.max(before),
+            watermark,
+        });
+        self.go_on_firing(out)
+    }
+
+    /// Fires until the output is full or memory may be.
+    fn go_on_firing(&mut self, out: &mut Output) -> Result<(), OperatorError> {
+        let Some(Firing { up_to, watermark }) = self.firing else {
+            return Ok(());
+        };
+        let mut taken = 0;
+        while !out.is_full() {
+            let (time, cold) = (&self.time, self.persistence.as_ref().map(|p| &p.cold));
+            let horizon = cold.and_then(|cold| cold.horizon());
+            let is_due =
+                |end| horizon.is_none_or(|horizon| end < horizon) && time.trigger(end) <= up_to;
             let mut due = Vec::new();
-            while due.len() < MAX_BATCH_ROWS {
-                let time = &self.time;
-                let next = self
-                    .state
-                    .sessions
-                    .pop_due(|end| time.trigger(end) <= up_to);
-                match next {
+            while due.len() < self.batch_rows {
+                match self.state.sessions.pop_due(is_due) {
                     Some(session) => due.push(session),
                     None => break,
                 }
             }
-            if due.is_empty() {
-                return Ok(());
+            if !due.is_empty() {
+                self.emit(&due, out)?;
+                self.forget(due);
+                continue;
             }
-            self.emit(&due, out)?;
-            let mut keys: Vec<u32> = due
-                .iter()
-                .map(|session| self.state.sessions.get(*session).key)
-                .collect();
-            for session in due {
-                self.forget(session);
-            }
-            // Several sessions of one key may have fired: its number goes once, after all of them.
-            keys.sort_unstable();
-            keys.dedup();
-            for key in keys {
-                if self.state.sessions.is_idle(key) {
-                    self.state.keys.remove(key);
-                    self.state.keys.release(key);
+            let next = cold.and_then(|cold| cold.next_due());
+            match &mut self.persistence {
+                Some(persistence) if next.is_some_and(|bucket| time.trigger(bucket) <= up_to) => {
+                    if taken >= self.pieces.bytes {
+                        return Ok(());
+                    }
+                    taken += persistence.take_due(&mut self.state)?;
+                }
+                _ => {
+                    self.firing = None;
+                    if let Some(watermark) = watermark {
+                        out.watermark(watermark);
+                    }
+                    return Ok(());
                 }
             }
         }
+        Ok(())
     }
 
-    fn emit(&self, due: &[u32], out: &mut Output) -> Result<(), OperatorError> {
+    fn emit(&mut self, due: &[u32], out: &mut Output) -> Result<(), OperatorError> {
         let sessions = || due.iter().map(|session| self.state.sessions.get(*session));
         let keys: Vec<u32> = sessions().map(|session| session.key).collect();
         let mut columns = self.state.keys.columns(&keys)?;
@@ -176,17 +223,42 @@ impl SessionAggregate {
             })?;
             columns.push(int_array(field.data_type(), values, None));
         }
-        out.emit(Batch::inserts(batch_of(&self.schema, columns, due.len())?));
+        let batch = Batch::inserts(batch_of(&self.schema, columns, due.len())?);
+        let per_row = batch.bytes() / due.len() + 1;
+        self.batch_rows = (self.pieces.result_bytes / per_row).clamp(1, MAX_BATCH_ROWS);
+        out.emit(batch);
         Ok(())
     }
 
-    fn forget(&mut self, number: u32) {
-        let session = self.state.sessions.get(number);
-        if let Some(persistence) = &mut self.persistence {
-            persistence.delete(&self.state.keys, session);
+    fn forget(&mut self, fired: Vec<u32>) {
+        let mut keys = Vec::with_capacity(fired.len());
+        for number in fired {
+            keys.push(self.state.sessions.get(number).key);
+            self.release(number);
         }
-        self.state.set.clear(number);
-        self.state.sessions.release(number);
+        // Several sessions of one key may have fired: its number goes once, after all of them.
+        keys.sort_unstable();
+        keys.dedup();
+        for key in keys {
+            self.state.release_key_if_idle(key);
+        }
+    }
+
+    fn release(&mut self, number: u32) {
+        if let Some(persistence) = &mut self.persistence {
+            persistence.delete(&self.state.keys, self.state.sessions.get(number));
+        }
+        self.state.release(number);
+    }
+
+    /// Brings all that a restore found into memory.
+    fn read_all(&mut self) -> Result<(), OperatorError> {
+        if let Some(persistence) = &mut self.persistence {
+            while persistence.has_unread() {
+                persistence.read_piece(&mut self.state)?;
+            }
+        }
+        Ok(())
     }
 
     /// Assigns rows to sessions: positions and sessions of those that are not late, in order.
@@ -221,11 +293,7 @@ impl SessionAggregate {
         }
         for (from, to) in self.state.sessions.take_merges() {
             self.state.set.merge_within(from, to)?;
-            if let Some(persistence) = &mut self.persistence {
-                persistence.delete(&self.state.keys, self.state.sessions.get(from));
-            }
-            self.state.set.clear(from);
-            self.state.sessions.release(from);
+            self.release(from);
         }
         Ok(())
     }
@@ -234,11 +302,15 @@ impl SessionAggregate {
 impl Operator for SessionAggregate {
     fn open(&mut self, context: &mut OpenContext<'_>) -> Result<(), OperatorError> {
         self.clock = Some(Arc::clone(&context.clock));
-        self.persistence = Some(SessionPersistence::open(
+        let mut persistence = SessionPersistence::open(
             &self.node.state_id,
+            self.gap,
+            self.pieces,
             &mut self.state,
             context,
-        )?);
+        )?;
+        persistence.read_piece(&mut self.state)?;
+        self.persistence = Some(persistence);
         Ok(())
     }
 
@@ -247,6 +319,7 @@ impl Operator for SessionAggregate {
         if rows.num_rows() == 0 {
             return Ok(());
         }
+        self.read_all()?;
         let times = self.local_times(&rows)?;
         let keys: Vec<ArrayRef> = self
             .node
@@ -258,19 +331,18 @@ impl Operator for SessionAggregate {
         self.state
             .keys
             .intern(&keys, rows.num_rows(), &mut self.groups, &mut self.created);
-        self.state
-            .sessions
-            .resize_keys(self.state.keys.group_bound());
+        self.state.resize_keys();
+        self.state.note_use(&self.groups);
+        if let Some(persistence) = &mut self.persistence {
+            persistence.take_back(&mut self.state, &self.created)?;
+        }
         let (positions, mut sessions, late) = self.assign(&times);
         self.state.set.resize(self.state.sessions.bound());
         self.merge(&mut sessions)?;
         if !late.is_empty() {
             note_late(&mut self.late, &rows, &late, late.len() as u64);
             for key in &self.created {
-                if self.state.sessions.is_idle(*key) {
-                    self.state.keys.remove(*key);
-                    self.state.keys.release(*key);
-                }
+                self.state.release_key_if_idle(*key);
             }
         }
         self.state.set.update(
@@ -288,46 +360,82 @@ impl Operator for SessionAggregate {
         if self.time_column.is_some() {
             // Sources may begin behind what was restored here; what fired stays fired.
             self.state.watermark = self.state.watermark.max(watermark);
-            self.fire(watermark, out)?;
-        } else if watermark == i64::MAX {
-            self.fire(watermark, out)?;
+        } else if watermark != i64::MAX {
+            out.watermark(watermark);
+            return Ok(());
         }
-        out.watermark(watermark);
-        Ok(())
+        self.fire(watermark, Some(watermark), out)
     }
 
     fn next_tick(&self) -> Option<i64> {
         if self.time_column.is_some() {
             return None;
         }
-        let end = self.state.sessions.next_end()?;
+        let hot = self.state.sessions.next_end();
+        let cold = self.persistence.as_ref().and_then(|p| p.cold.next_due());
+        let end = hot.into_iter().chain(cold).min()?;
         Some(self.time.trigger(end).saturating_add(1))
     }
 
     fn tick(&mut self, now_ms: i64, out: &mut Output) -> Result<(), OperatorError> {
         if self.time_column.is_none() {
             self.now = self.now.max(now_ms);
-            self.fire(self.now.saturating_sub(1), out)?;
+            self.fire(self.now.saturating_sub(1), None, out)?;
         }
         Ok(())
     }
 
-    fn snapshot(
-        &mut self,
-        _: CheckpointId,
-        snapshot: &mut OperatorSnapshot,
-    ) -> Result<(), OperatorError> {
+    fn has_more(&self) -> bool {
+        let persistence = self.persistence.as_ref();
+        self.firing.is_some() || persistence.is_some_and(SessionPersistence::has_unread)
+    }
+
+    fn resume(&mut self, out: &mut Output) -> Result<(), OperatorError> {
         match &mut self.persistence {
-            Some(persistence) => persistence.snapshot(&mut self.state, snapshot),
-            None => Err(OperatorError::Internal("a snapshot before open".into())),
+            Some(persistence) if persistence.has_unread() => {
+                persistence.read_piece(&mut self.state)
+            }
+            _ => self.go_on_firing(out),
         }
     }
 
+    fn relieve(&mut self, bytes: u64, deltas: &mut Vec<Delta>) -> Result<(), OperatorError> {
+        let Some(persistence) = &mut self.persistence else {
+            return Ok(());
+        };
+        let (time, watermark) = (&self.time, self.state.watermark);
+        // Without a watermark all is equally near.
+        let ahead = |end: i64| match watermark {
+            i64::MIN => 0,
+            _ => time.trigger(end).saturating_sub(watermark),
+        };
+        persistence.relieve(&mut self.state, bytes, ahead, deltas)
+    }
+
+    fn snapshot(
+        &mut self,
+        checkpoint: CheckpointId,
+        snapshot: &mut OperatorSnapshot,
+    ) -> Result<(), OperatorError> {
+        match &mut self.persistence {
+            Some(persistence) => persistence.snapshot(checkpoint, &mut self.state, snapshot),
+            None => return Err(OperatorError::Internal("a snapshot before open".into())),
+        }
+        Ok(())
+    }
+
+    fn checkpoint_complete(&mut self, checkpoint: CheckpointId) -> Result<(), OperatorError> {
+        if let Some(persistence) = &mut self.persistence {
+            persistence.cold.complete(checkpoint);
+        }
+        Ok(())
+    }
+
     fn state_size(&self) -> StateSize {
+        let persistence = self.persistence.as_ref().map_or(0, |p| p.bytes());
         StateSize {
             entries: self.state.sessions.len() as u64,
-            bytes: (self.state.keys.bytes() + self.state.sessions.bytes() + self.state.set.bytes())
-                as u64,
+            bytes: (self.state.bytes() + persistence) as u64,
         }
     }
 

@@ -4,6 +4,9 @@
 //! are one. Sessions have dense numbers, by which their accumulators are indexed. Merges found
 //! while a batch is assigned are handed over afterwards, to be done on the accumulators before
 //! the batch is added to them.
+//!
+//! A key is here with all of its live sessions or with none (then they may be in the tables, see
+//! `session_persistence`).
 
 use std::{cmp::Reverse, collections::BinaryHeap};
 
@@ -52,8 +55,8 @@ pub(crate) struct Sessions {
     /// When to look at a session: its end when it was entered here. If it has grown since, it is
     /// entered again.
     timers: BinaryHeap<Reverse<(i64, u32, u32)>>,
-    /// Sessions that changed since the last barrier, each once (freed ones may be among them).
-    pub(crate) dirty: Vec<u32>,
+    /// Sessions that changed since the last barrier; freed ones may be among them.
+    dirty: Vec<u32>,
     /// (from, to), in order, since the last `take_merges`.
     merges: Vec<(u32, u32)>,
 }
@@ -88,10 +91,54 @@ impl Sessions {
         self.slots.len() - self.free.len()
     }
 
+    /// Memory that grows with the sessions. Room that new ones will find is not counted.
     pub(crate) fn bytes(&self) -> usize {
-        self.slots.capacity() * size_of::<Session>()
-            + self.of_key.capacity() * size_of::<OfKey>()
+        (self.slots.capacity() - self.free.len()) * size_of::<Session>()
             + self.timers.capacity() * size_of::<(i64, u32, u32)>()
+            + (self.free.capacity() + self.dirty.capacity()) * size_of::<u32>()
+    }
+
+    /// Memory that grows with the keys.
+    pub(crate) fn key_bytes(&self) -> usize {
+        self.of_key.capacity() * size_of::<OfKey>()
+    }
+
+    /// Numbers of keys that have sessions.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = u32> {
+        let of_key = self.of_key.iter().enumerate();
+        of_key.filter_map(|(key, of_key)| (of_key.newest != NONE).then_some(key as u32))
+    }
+
+    /// The sessions of a key, in order, which are in no list from now on.
+    pub(crate) fn take_key(&mut self, key: u32) -> Vec<u32> {
+        let OfKey { newest, older } = std::mem::take(&mut self.of_key[key as usize]);
+        let mut all = older;
+        if newest != NONE {
+            all.push(newest);
+        }
+        all
+    }
+
+    /// Forgets what is still listed of released sessions.
+    pub(crate) fn sweep(&mut self) {
+        let slots = &self.slots;
+        self.timers.retain(|Reverse((_, number, generation))| {
+            slots[*number as usize].generation == *generation
+        });
+        self.timers.shrink_to(self.timers.len() * 2);
+        let mut dirty = self.take_dirty();
+        dirty.shrink_to_fit();
+        self.dirty = dirty;
+    }
+
+    /// The sessions that changed since the last call, each once.
+    pub(crate) fn take_dirty(&mut self) -> Vec<u32> {
+        let mut dirty = std::mem::take(&mut self.dirty);
+        // Numbers freed since are clean, numbers given out again are listed twice.
+        dirty.sort_unstable();
+        dirty.dedup();
+        dirty.retain(|session| self.slots[*session as usize].dirty);
+        dirty
     }
 
     /// Makes room for keys `0..keys`.
@@ -206,13 +253,15 @@ impl Sessions {
         number
     }
 
-    /// Puts a persisted session back.
-    pub(crate) fn restore(&mut self, key: u32, start: i64, end: i64) -> u32 {
+    /// Puts a session back, which is dirty unless it is persisted as it is.
+    pub(crate) fn restore(&mut self, key: u32, start: i64, end: i64, persisted: bool) -> u32 {
         let number = self.create(key, start, end);
-        self.dirty.pop();
-        let session = &mut self.slots[number as usize];
-        session.dirty = false;
-        session.persisted = Some(start);
+        if persisted {
+            self.dirty.pop();
+            let session = &mut self.slots[number as usize];
+            session.dirty = false;
+            session.persisted = Some(start);
+        }
         let of_key = &mut self.of_key[key as usize];
         if of_key.newest == NONE {
             of_key.newest = number;
@@ -313,6 +362,26 @@ mod tests {
         }
         assert!(sessions.is_idle(0));
         found
+    }
+
+    #[test]
+    fn a_key_leaves_with_all_its_sessions_and_timers() {
+        let mut sessions = Sessions::new(10);
+        sessions.resize_keys(2);
+        for (key, time) in [(0, 40), (1, 7), (0, 0), (0, 20)] {
+            sessions.assign(key, time, |_| false);
+        }
+        assert_eq!(sessions.keys().collect::<Vec<_>>(), [0, 1]);
+        let taken = sessions.take_key(0);
+        let starts: Vec<i64> = taken.iter().map(|n| sessions.get(*n).start).collect();
+        assert_eq!(starts, [0, 20, 40]);
+        taken.iter().for_each(|number| sessions.release(*number));
+        sessions.sweep();
+        assert_eq!((sessions.len(), sessions.timers.len()), (1, 1));
+        assert_eq!(sessions.keys().collect::<Vec<_>>(), [1]);
+        let back = sessions.restore(0, 5, 15, false);
+        assert_eq!(sessions.take_dirty().len(), 2);
+        assert_eq!(sessions.pop_due(|end| end <= 15), Some(back));
     }
 
     #[test]
