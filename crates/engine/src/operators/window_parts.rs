@@ -301,11 +301,13 @@ impl Beside {
     }
 }
 
+type EntryVisitor<'a> = dyn FnMut(&[u8], Value) -> Result<(), OperatorError> + 'a;
+
 fn scan(
     table: &Table,
     group: KeyGroup,
     bounds: &Range<Vec<u8>>,
-    visit: &mut dyn FnMut(&[u8], Value) -> Result<(), OperatorError>,
+    visit: &mut EntryVisitor<'_>,
 ) -> Result<(), OperatorError> {
     let mut failure = None;
     table.scan_range(group, &bounds.start..&bounds.end, &mut |_, key, value| {

@@ -265,6 +265,35 @@ fn relief_lets_go_of_the_least_recently_used_and_of_no_more_than_asked() {
 }
 
 #[test]
+fn a_slice_that_was_merged_away_comes_back_as_a_new_one() {
+    let case = window_case(
+        INPUT,
+        &[0],
+        &["COUNT(*)", "DISTINCT COUNT(2)"],
+        event_time(3, CUMULATE),
+        Phases::One,
+    );
+    let mut run = Run::new(&case, None);
+    run.rows(text::batch(&case.input, "a, 1, 1, 5\na, 1, 2, 15"));
+    run.barrier();
+    // [0, 20) merges its slices: what the table has of the second is to go.
+    run.watermark(19);
+    run.rows(text::batch(&case.input, "a, 1, 3, 15"));
+    run.subtasks[0].relieve(u64::MAX, true);
+    let (results, late) = run.end();
+    assert_eq!(
+        results,
+        [
+            "a, 1, 1, 0, 10, 9",
+            "a, 2, 2, 0, 20, 19",
+            "a, 3, 3, 0, 30, 29",
+            "a, 3, 3, 0, 40, 39",
+        ]
+    );
+    assert_eq!(late, 0);
+}
+
+#[test]
 fn state_from_before_there_were_runs_is_found() {
     let case = window_case(INPUT, &[0], DISTINCT, event_time(3, HOP), Phases::One);
     let rows = "a, 1, 1, 5\na, 1, 2, 15\nnull, 2, 2, 15\nb, 1, 1, 25";
