@@ -10,6 +10,7 @@ mod column;
 mod csv;
 mod json;
 mod lines;
+mod message;
 mod raw;
 mod value;
 
@@ -21,9 +22,11 @@ use arrow::array::RecordBatch;
 use crate::error::{BadRecord, FormatError};
 
 pub(crate) use column::Column;
-pub(crate) use csv::{CsvDecoder, CsvDialect};
-pub(crate) use json::JsonDecoder;
+pub(crate) use csv::{CsvDecoder, CsvDialect, Layout};
+pub(crate) use json::{JsonDecoder, Members};
 pub(crate) use json::scan::plain_until;
+pub(crate) use message::{Endianness, MessageParser, is_raw_type};
+pub use message::{BadMessage, MessageDecoder};
 pub(crate) use raw::RawDecoder;
 
 /// Rows of a batch unless the caller says otherwise.

@@ -3,6 +3,7 @@
 mod csv;
 mod debezium;
 mod json;
+mod message;
 mod raw;
 mod typed;
 
@@ -20,6 +21,7 @@ use crate::sql_type::sql_type_name;
 pub(crate) use csv::CsvEncoder;
 pub(crate) use debezium::DebeziumEncoder;
 pub(crate) use json::{JsonEncoder, JsonStyle, range as json_range};
+pub use message::{EncodedMessages, MessageEncoder};
 pub(crate) use raw::RawEncoder;
 pub(crate) use typed::{Typed, Values};
 

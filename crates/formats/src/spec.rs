@@ -3,6 +3,7 @@
 //! Everything that can be wrong with the options or that the format cannot hold is found
 //! here, when a statement is checked, not when the job runs.
 
+mod message;
 mod options;
 
 #[cfg(test)]
@@ -21,6 +22,7 @@ use crate::error::FormatError;
 use crate::parquet::ParquetCompression;
 use crate::sql_type::{check_text_type, sql_type_name};
 
+pub use message::MessageSpec;
 use options::Options;
 
 /// The formats there are.
@@ -240,16 +242,7 @@ impl FormatSpec {
         let mut config = config.clone();
         config.max_record_bytes = config.max_record_bytes.clamp(1, MAX_RECORD_LIMIT);
         let schema = SchemaRef::clone(&self.schema);
-        let columns = || {
-            let fields = self.schema.fields().iter();
-            fields
-                .map(|field| {
-                    Column::new(field).ok_or_else(|| {
-                        unsupported(self.kind(), field.name().clone(), field.data_type())
-                    })
-                })
-                .collect::<Result<Vec<Column>, FormatError>>()
-        };
+        let columns = || columns(self.kind(), &self.schema);
         Ok(match &self.format {
             Format::Json {
                 fail_on_missing_field,
@@ -312,6 +305,17 @@ impl FormatSpec {
             Format::Parquet { .. } => return Err(parquet_is_columnar()),
         })
     }
+}
+
+/// Columns to collect rows of `schema` in.
+fn columns(kind: FormatKind, schema: &SchemaRef) -> Result<Vec<Column>, FormatError> {
+    let fields = schema.fields().iter();
+    fields
+        .map(|field| {
+            Column::new(field)
+                .ok_or_else(|| unsupported(kind, field.name().clone(), field.data_type()))
+        })
+        .collect()
 }
 
 fn json_style(options: &Options<'_>) -> Result<JsonStyle, FormatError> {

@@ -15,7 +15,7 @@ use arrow::datatypes::SchemaRef;
 use crate::error::{FormatError, quote, quote_bytes};
 use crate::text::trim;
 
-use super::batch::{BatchBuilder, Record};
+use super::batch::BatchBuilder;
 use super::column::{Column, Values};
 use super::value::{ValueError, ValueResult, append_checked_null, append_text};
 use super::{DecodedRows, Decoder, DecoderConfig, Position};
@@ -52,7 +52,7 @@ pub(crate) struct CsvDecoder {
 }
 
 /// Which field goes to which column.
-struct Layout {
+pub(crate) struct Layout {
     dialect: CsvDialect,
     null_literal: String,
     /// `None` until the header line has been read.
@@ -78,14 +78,10 @@ impl CsvDecoder {
         with_header: bool,
         config: &DecoderConfig,
     ) -> Result<CsvDecoder, FormatError> {
-        let mut layout = Layout {
-            dialect,
-            null_literal,
-            by_column: (!with_header).then(|| (0..columns.len()).collect()),
-            width: columns.len(),
-            header: None,
-            fields: Fields::default(),
-        };
+        let mut layout = Layout::by_position(dialect, null_literal, columns.len());
+        if with_header {
+            layout.by_column = None;
+        }
         if with_header && config.start.offset > 0 {
             let Some(header) = &config.header else {
                 return Err(FormatError::Header {
@@ -138,7 +134,7 @@ impl Decoder for CsvDecoder {
                     .read_header(record.bytes, record.start.line + 1, &batch.columns)
                     .map_err(|error| batch.fail(error));
             }
-            match layout.read(record, &mut batch.columns) {
+            match layout.read(record.bytes, &mut batch.columns) {
                 Ok(()) => batch.accept(record, out),
                 Err(error) => batch.reject(record, *error, out),
             }
@@ -168,6 +164,18 @@ impl Decoder for CsvDecoder {
 }
 
 impl Layout {
+    /// Records have the columns in their order.
+    pub(crate) fn by_position(dialect: CsvDialect, null_literal: String, width: usize) -> Layout {
+        Layout {
+            dialect,
+            null_literal,
+            by_column: Some((0..width).collect()),
+            width,
+            header: None,
+            fields: Fields::default(),
+        }
+    }
+
     fn read_header(
         &mut self,
         record: &[u8],
@@ -231,17 +239,17 @@ impl Layout {
     }
 
     /// Appends one value to each of `columns`.
-    fn read(&mut self, record: Record<'_>, columns: &mut [Column]) -> ValueResult<()> {
-        self.fields.split(record.bytes, &self.dialect)?;
+    pub(crate) fn read(&mut self, record: &[u8], columns: &mut [Column]) -> ValueResult<()> {
+        self.fields.split(record, &self.dialect)?;
         if self.fields.len() != self.width {
             return Err(ValueError::new(
                 format!("a record of {} fields", self.width),
-                format!("{} in {}", self.fields.len(), quote_bytes(record.bytes)),
+                format!("{} in {}", self.fields.len(), quote_bytes(record)),
             ));
         }
         let by_column = self.by_column.as_deref().unwrap_or(&[]);
         for (column, place) in columns.iter_mut().zip(by_column) {
-            let Some((field, text)) = self.fields.get(record.bytes, *place) else {
+            let Some((field, text)) = self.fields.get(record, *place) else {
                 continue;
             };
             append_field(column, text, field.quoted, &self.null_literal)

@@ -35,7 +35,7 @@ pub(crate) struct JsonDecoder {
 }
 
 /// Matches the members of records with the columns of the table.
-struct Members {
+pub(crate) struct Members {
     columns: HashMap<String, usize>,
     /// What stood at each place of the records before: the name as it was spelled, and its
     /// column.
@@ -55,19 +55,7 @@ impl JsonDecoder {
         fail_on_missing: bool,
         config: &DecoderConfig,
     ) -> JsonDecoder {
-        if fail_on_missing {
-            columns.iter_mut().for_each(Column::require);
-        }
-        let names = schema.fields().iter().enumerate();
-        let members = Members {
-            columns: names
-                .map(|(index, field)| (field.name().clone(), index))
-                .collect(),
-            remembered: Vec::new(),
-            seen: vec![0; columns.len()],
-            record: 0,
-            unescaped: Vec::new(),
-        };
+        let members = Members::new(&schema, &mut columns, fail_on_missing);
         JsonDecoder {
             lines: Lines::new(config.start, config.max_record_bytes),
             batch: BatchBuilder::new(schema, columns, config),
@@ -142,8 +130,33 @@ fn decode_record(
 }
 
 impl Members {
+    pub(crate) fn new(
+        schema: &SchemaRef,
+        columns: &mut [Column],
+        fail_on_missing: bool,
+    ) -> Members {
+        if fail_on_missing {
+            columns.iter_mut().for_each(Column::require);
+        }
+        let names = schema.fields().iter().enumerate();
+        Members {
+            columns: names
+                .map(|(index, field)| (field.name().clone(), index))
+                .collect(),
+            remembered: Vec::new(),
+            seen: vec![0; columns.len()],
+            record: 0,
+            unescaped: Vec::new(),
+        }
+    }
+
     /// Appends one value to each of `columns`, which hold `rows` so far.
-    fn read(&mut self, text: &str, columns: &mut [Column], rows: usize) -> ValueResult<()> {
+    pub(crate) fn read(
+        &mut self,
+        text: &str,
+        columns: &mut [Column],
+        rows: usize,
+    ) -> ValueResult<()> {
         self.record += 1;
         let mut filled = 0;
         let mut scanner = Scanner::new(text);
