@@ -44,6 +44,11 @@ need libclang-dev has_libclang
 need curl command -v curl
 need postgresql has_postgres
 need util-linux command -v flock
+# For librdkafka. The headers of curl are only asked for: without them its build fails.
+need libssl-dev one_of /usr/include/openssl/ssl.h /opt/homebrew/opt/openssl*/include/openssl/ssl.h
+need zlib1g-dev one_of /usr/include/zlib.h /Library/Developer/CommandLineTools/SDKs/*/usr/include/zlib.h
+need libcurl4-openssl-dev one_of /usr/include/*/curl/curl.h /usr/include/curl/curl.h \
+    /Library/Developer/CommandLineTools/SDKs/*/usr/include/curl/curl.h
 need ca-certificates test -e /etc/ssl/certs
 
 if [ "${#missing[@]}" -gt 0 ]; then

@@ -76,6 +76,13 @@ impl SlotEvents for SlotReports {
         self.progress.fail(failure.into());
     }
 
+    fn notice(&self, severity: &str, message: &str) {
+        self.progress.events().publish(Event::Notice(v1::Notice {
+            severity: severity.to_owned(),
+            message: message.to_owned(),
+        }));
+    }
+
     fn output_rows(
         &self,
         table: &str,

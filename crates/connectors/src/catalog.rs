@@ -8,7 +8,12 @@ use millrace_dataflow::{ChangelogMode, SinkNode, SourceNode, StateId, TableOptio
 use millrace_formats::FormatSpec;
 use millrace_sql::{ConnectorCatalog, SinkRefusal};
 
-use crate::{abandoned, nexmark, registry, source::ConnectorError};
+use crate::{
+    abandoned,
+    kafka::{self, KafkaSink},
+    nexmark, registry,
+    source::ConnectorError,
+};
 
 /// All connectors of this build.
 #[derive(Debug, Clone, Copy, Default)]
@@ -70,12 +75,17 @@ impl ConnectorCatalog for Connectors {
             Some("filesystem") => FormatSpec::from_options(options, schema)
                 .map_err(|error| SinkRefusal::Other(error.to_string()))?
                 .accepts_changelog(),
+            Some("kafka") => KafkaSink::new(&node)
+                .map_err(|error| SinkRefusal::Other(error.0))?
+                .takes_updates(),
             _ => true,
         };
         if mode == ChangelogMode::Retract && !takes_updates {
-            return Err(SinkRefusal::NoUpdates(Some(
-                "use format 'debezium-json'".to_owned(),
-            )));
+            let instead = match options.get("connector").map(String::as_str) {
+                Some("kafka") => "use connector 'upsert-kafka' or format 'debezium-json'",
+                _ => "use format 'debezium-json'",
+            };
+            return Err(SinkRefusal::NoUpdates(Some(instead.to_owned())));
         }
         Ok(())
     }
@@ -83,5 +93,12 @@ impl ConnectorCatalog for Connectors {
     fn provided_schema(&self, options: &TableOptions) -> Option<SchemaRef> {
         (options.get("connector").map(String::as_str) == Some("nexmark"))
             .then(nexmark::nexmark_schema)
+    }
+
+    fn writable_metadata(&self, options: &TableOptions) -> &'static [&'static str] {
+        match options.get("connector").map(String::as_str) {
+            Some("kafka" | "upsert-kafka") => &kafka::WRITABLE_METADATA,
+            _ => &[],
+        }
     }
 }

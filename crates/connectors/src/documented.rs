@@ -7,10 +7,11 @@ use millrace_dataflow::{ChangelogMode, TableOptions};
 use millrace_formats::FormatSpec;
 use millrace_sql::ConnectorCatalog;
 
-use crate::{catalog::Connectors, datagen, filesystem, nexmark};
+use crate::{catalog::Connectors, datagen, filesystem, kafka, nexmark};
 
 const CONNECTORS: &str = include_str!("../../../docs/connectors.md");
 const FILESYSTEM: &str = include_str!("../../../docs/filesystem.md");
+const KAFKA: &str = include_str!("../../../docs/kafka.md");
 const FORMATS: &str = include_str!("../../../docs/formats.md");
 
 /// A row of a table of options.
@@ -84,6 +85,7 @@ fn owned<'a>(names: impl IntoIterator<Item = &'a str>) -> BTreeSet<String> {
 #[test]
 fn every_option_is_documented_and_no_other() {
     assert_eq!(names(FILESYSTEM, None), owned(filesystem::OPTIONS));
+    assert_eq!(names(KAFKA, None), owned(kafka::OPTIONS));
     assert_eq!(names(CONNECTORS, Some("nexmark")), owned(nexmark::OPTIONS));
     let mut of_datagen = owned(datagen::TABLE_OPTIONS);
     of_datagen.extend(datagen::FIELD_OPTIONS.map(|option| format!("fields.COLUMN.{option}")));
@@ -123,6 +125,11 @@ fn column(data_type: DataType) -> SchemaRef {
 
 /// Columns that the option is for.
 fn schema_for(option: &str) -> SchemaRef {
+    if matches!(option, "key.fields-prefix" | "value.fields-include") {
+        let names = ["COLUMN", "key_COLUMN"];
+        let fields = names.map(|name| Field::new(name, DataType::Int64, true));
+        return Arc::new(Schema::new(fields.to_vec()));
+    }
     column(match option {
         "fields.COLUMN.length" | "fields.COLUMN.var-len" => DataType::Utf8,
         "fields.COLUMN.max-past" => DataType::Timestamp(TimeUnit::Millisecond, None),
@@ -143,7 +150,42 @@ fn table(connector: &str, row: &Documented) -> TableOptions {
         };
         set("format", format);
     }
+    if connector == "kafka" {
+        set("properties.bootstrap.servers", "localhost:9092");
+        set("properties.group.id", "g");
+        let same = match row.option.as_str() {
+            "topic-pattern" => "topic",
+            "value.format" => "format",
+            _ => "",
+        };
+        for (key, value) in [("topic", "t"), ("format", "json")] {
+            if key != same {
+                set(key, value);
+            }
+        }
+    }
     match row.option.as_str() {
+        "key.format" | "key.fields" => {
+            set("key.format", "raw");
+            set("key.fields", "COLUMN");
+        }
+        "key.fields-prefix" | "value.fields-include" => {
+            set("key.format", "raw");
+            set("key.fields", "key_COLUMN");
+            set("value.fields-include", "EXCEPT_KEY");
+        }
+        "scan.startup.timestamp-millis" => {
+            set("scan.startup.mode", "timestamp");
+        }
+        "scan.startup.specific-offsets" => {
+            set("scan.startup.mode", "specific-offsets");
+        }
+        "scan.bounded.timestamp-millis" => {
+            set("scan.bounded.mode", "timestamp");
+        }
+        "scan.bounded.specific-offsets" => {
+            set("scan.bounded.mode", "specific-offsets");
+        }
         "dead-letter.path" => {
             set("on-error", "dead-letter");
         }
@@ -154,18 +196,24 @@ fn table(connector: &str, row: &Documented) -> TableOptions {
         }
         _ => {}
     }
-    set(&row.option, &row.example);
+    let example = match row.option.as_str() {
+        "key.fields" => "COLUMN",
+        _ => &row.example,
+    };
+    options.insert(row.option.clone(), example.to_owned());
     options
 }
 
 #[test]
 fn every_example_is_valid() {
+    let of_kafka: BTreeSet<String> = names(KAFKA, None);
     let connector_of = |row: &Documented| match row.section.as_str() {
+        "Options" if of_kafka.contains(&row.option) => "kafka",
         "nexmark" => "nexmark",
         "datagen" | "Every source" => "datagen",
         _ => "filesystem",
     };
-    let pages = [CONNECTORS, FILESYSTEM, FORMATS];
+    let pages = [CONNECTORS, FILESYSTEM, KAFKA, FORMATS];
     let rows: Vec<Documented> = pages.into_iter().flat_map(documented).collect();
     assert!(rows.len() > 60, "{}", rows.len());
     for row in &rows {
@@ -176,11 +224,12 @@ fn every_example_is_valid() {
         };
         let options = table(connector, row);
         let written_only = row.option.starts_with("debezium-json.");
+        let read_only = row.option == "topic-pattern";
         if !written_only {
             let read = Connectors.check_source("t", &options, &schema, &[]);
             assert_eq!(read, Ok(()), "{} = {}", row.option, row.example);
         }
-        if connector == "filesystem" {
+        if matches!(connector, "filesystem" | "kafka") && !read_only {
             let written = Connectors.check_sink("t", &options, &schema, &[], ChangelogMode::Append);
             assert!(
                 written.is_ok(),

@@ -10,6 +10,7 @@ mod documented;
 pub mod filesystem;
 pub mod generated;
 mod generator_options;
+pub mod kafka;
 mod nearest;
 pub mod nexmark;
 pub mod registry;

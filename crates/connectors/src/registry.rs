@@ -10,15 +10,23 @@ use crate::{
     discard::{BlackholeSink, PrintSink},
     filesystem::{FilesystemSink, FilesystemSource},
     generated::{DatagenSource, NexmarkSource},
+    kafka::{KafkaSink, KafkaSource, UpsertKafkaSink},
     nearest::did_you_mean,
     sink::Sink,
     source::{ConnectorError, Source},
 };
 
 /// Connectors that can be read.
-pub const SOURCES: [&str; 3] = ["datagen", "filesystem", "nexmark"];
+pub const SOURCES: [&str; 4] = ["datagen", "filesystem", "kafka", "nexmark"];
 /// Connectors that can be written.
-pub const SINKS: [&str; 4] = ["blackhole", "collect", "filesystem", "print"];
+pub const SINKS: [&str; 6] = [
+    "blackhole",
+    "collect",
+    "filesystem",
+    "kafka",
+    "print",
+    "upsert-kafka",
+];
 
 /// The connector that reads a table.
 pub fn source(node: &SourceNode) -> Result<Arc<dyn Source>, ConnectorError> {
@@ -26,6 +34,11 @@ pub fn source(node: &SourceNode) -> Result<Arc<dyn Source>, ConnectorError> {
         "filesystem" => Ok(Arc::new(FilesystemSource::new(node)?)),
         "nexmark" => Ok(Arc::new(NexmarkSource::new(node)?)),
         "datagen" => Ok(Arc::new(DatagenSource::new(node)?)),
+        "kafka" => Ok(Arc::new(KafkaSource::new(node)?)),
+        "upsert-kafka" => Err(ConnectorError(format!(
+            "table `{}`: connector 'upsert-kafka' can only be written so far: read the topic with connector 'kafka', every change as a row",
+            node.table
+        ))),
         other => Err(unknown(&node.table, other, "read", &SOURCES)),
     }
 }
@@ -34,6 +47,8 @@ pub fn source(node: &SourceNode) -> Result<Arc<dyn Source>, ConnectorError> {
 pub fn sink(node: &SinkNode) -> Result<Arc<dyn Sink>, ConnectorError> {
     match connector(&node.table, &node.options)? {
         "filesystem" => Ok(Arc::new(FilesystemSink::new(node)?)),
+        "kafka" => Ok(Arc::new(KafkaSink::new(node)?)),
+        "upsert-kafka" => Ok(Arc::new(UpsertKafkaSink::new(node)?)),
         connector @ ("blackhole" | "print" | "collect") => {
             refuse_options(&node.table, connector, &node.options)?;
             if connector == "blackhole" {

@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use millrace_dataflow::RowKind;
+use millrace_types::CheckpointId;
 
 use crate::source::ConnectorError;
 
@@ -27,6 +28,10 @@ pub trait SinkWriter: Send {
         rows: &RecordBatch,
         kinds: Option<&[RowKind]>,
     ) -> Result<(), ConnectorError>;
+
+    /// The next [`SinkWriter::pre_commit`] is for this checkpoint. Numbers grow over the whole life
+    /// of a job.
+    fn at_barrier(&mut self, _checkpoint: CheckpointId) {}
 
     /// Makes everything staged so far durable. Called at every barrier and at the end of input.
     fn pre_commit(&mut self) -> Result<Vec<Committable>, ConnectorError>;
@@ -54,6 +59,9 @@ pub trait SinkWriter: Send {
 /// Takes rows that a person wants to see: print tables, collected results, previews.
 pub trait RowTap: Send + Sync {
     fn rows(&self, table: &str, subtask: u32, rows: &RecordBatch, kinds: Option<&[RowKind]>);
+
+    /// Something that belongs in the job's history: `severity` is `info`, `warning` or `error`.
+    fn notice(&self, _severity: &str, _message: &str) {}
 }
 
 /// Who writes: makes staged names unique and lets leftovers be told apart.

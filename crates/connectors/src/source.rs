@@ -9,6 +9,8 @@ use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 
+use crate::sink::RowTap;
+
 /// Identifies a split for ever, within its table: a path, a partition number.
 #[derive(
     Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
@@ -103,6 +105,35 @@ pub trait Source: Send + Sync {
     fn discovery_interval_ms(&self) -> Option<u64> {
         None
     }
+
+    /// As [`Source::splits`], once some are known: of a snapshot, or listed before. For sources
+    /// where a split that appears later is read from another place than one of the beginning.
+    fn later_splits(&self, parallelism: u32) -> Result<Vec<SplitState>, ConnectorError> {
+        self.splits(parallelism)
+    }
+
+    /// Whether the first listing could not be made yet; [`Source::later_splits`] brings it. Until
+    /// then the source counts as active: rows of splits that nobody knows must not be late.
+    fn awaits_splits(&self) -> bool {
+        false
+    }
+
+    /// Splits that one subtask has open at a time: bounds file handles and buffers. The others
+    /// wait until one has ended.
+    fn max_open_splits(&self) -> usize {
+        64
+    }
+
+    /// Where to tell what the people who watch the job should know.
+    fn report_to(&self, _tap: Arc<dyn RowTap>) {}
+
+    /// Whether [`Source::completed`] is to be called.
+    fn wants_completed(&self) -> bool {
+        false
+    }
+
+    /// A checkpoint is complete in which the subtask's splits stood so. Must not block.
+    fn completed(&self, _splits: &[SplitState]) {}
 
     /// What the splits are a listing of. A source that lists once does so again after a restore
     /// only if this has changed (by a new version of the job): what has appeared in the same

@@ -227,6 +227,7 @@ impl SlotBuilder {
         chain: Chain,
     ) -> Result<SourceTask, OperatorError> {
         let source = registry::source(node).map_err(crate::two_phase::connector)?;
+        source.report_to(Arc::new(EventTap(self.config.events.clone())));
         let mut config = self.source_config(source, node.state_id.clone());
         let schema = output_schema(&node.output);
         config.output = Some((node.output.clone(), schema));
@@ -438,5 +439,9 @@ struct EventTap(Arc<dyn SlotEvents>);
 impl RowTap for EventTap {
     fn rows(&self, table: &str, subtask: u32, rows: &RecordBatch, kinds: Option<&[RowKind]>) {
         self.0.output_rows(table, subtask, rows, kinds);
+    }
+
+    fn notice(&self, severity: &str, message: &str) {
+        self.0.notice(severity, message);
     }
 }

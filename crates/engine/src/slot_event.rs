@@ -68,6 +68,9 @@ pub trait SlotEvents: Send + Sync {
 
     fn failed(&self, failure: SlotFailure);
 
+    /// Something that belongs in the job's history: `severity` is `info`, `warning` or `error`.
+    fn notice(&self, _severity: &str, _message: &str) {}
+
     /// Rows of a print or collect table.
     fn output_rows(&self, table: &str, subtask: u32, rows: &RecordBatch, kinds: Option<&[RowKind]>);
 }

@@ -9,8 +9,11 @@ use arrow::{
     array::{ArrayRef, RecordBatch, RecordBatchOptions},
     datatypes::SchemaRef,
 };
-use millrace_connectors::source::{ConnectorError, Polled, Source, SplitReader, Waker};
+use millrace_connectors::source::{
+    ConnectorError, Polled, Source, SplitReader, SplitState, Waker,
+};
 use millrace_dataflow::{ScalarExpr, StateId, WatermarkSpec};
+use millrace_types::CheckpointId;
 
 use crate::{
     Batch, Clock, Event, OperatorError, OperatorSnapshot, RestoredState,
@@ -28,9 +31,6 @@ use crate::{
 
 #[cfg(test)]
 mod tests;
-
-/// Splits that one subtask has open at a time: bounds file handles and buffers.
-const MAX_OPEN_SPLITS: usize = 64;
 
 const SPLITS: &str = "splits";
 
@@ -84,6 +84,10 @@ pub struct SourceTask {
     /// The stop-after barrier that the source waits behind.
     paused_for: Option<BarrierInfo>,
     drain: bool,
+    /// The first listing is still to come.
+    awaiting: bool,
+    /// Where the splits stood at barriers whose checkpoints are not decided; oldest first.
+    passed: VecDeque<(CheckpointId, Vec<SplitState>)>,
     ended: bool,
     /// Position in `open` of the split to poll next.
     next: usize,
@@ -109,6 +113,8 @@ impl SourceTask {
             pending_barrier: None,
             paused_for: None,
             drain: false,
+            awaiting: false,
+            passed: VecDeque::new(),
             ended: false,
             next: 0,
             poll_waker: Arc::new(move || slot_waker.wake()),
@@ -123,7 +129,12 @@ impl SourceTask {
         let listing = source.listing();
         let was_listed = records.iter().any(|record| record.listing == listing);
         if !was_listed || source.discovery_interval_ms().is_some() {
-            let listed = source.splits(parallelism).map_err(connector)?;
+            let listed = if records.is_empty() {
+                source.splits(parallelism)
+            } else {
+                source.later_splits(parallelism)
+            };
+            let listed = listed.map_err(connector)?;
             records.extend(
                 listed
                     .into_iter()
@@ -137,6 +148,7 @@ impl SourceTask {
                 task.add(record);
             }
         }
+        task.awaiting = source.awaits_splits();
         task.open_waiting()?;
         if let Some(interval_ms) = source.discovery_interval_ms() {
             task.discovery = Some(Discovery::start(Watch {
@@ -165,7 +177,7 @@ impl SourceTask {
     }
 
     fn open_waiting(&mut self) -> Result<(), OperatorError> {
-        while self.open.len() < MAX_OPEN_SPLITS
+        while self.open.len() < self.config.source.max_open_splits()
             && let Some(index) = self.waiting.pop_front()
         {
             let split = &mut self.splits[index];
@@ -197,7 +209,7 @@ impl SourceTask {
 
     /// A checkpoint was given up: go on if the source waits behind its barrier. A barrier that
     /// is not taken yet still goes out, since others may be aligning on it.
-    pub fn aborted(&mut self, checkpoint: millrace_types::CheckpointId) {
+    pub fn aborted(&mut self, checkpoint: CheckpointId) {
         if let Some(pending) = &mut self.pending_barrier
             && pending.checkpoint == checkpoint
         {
@@ -280,7 +292,7 @@ impl SourceTask {
     /// Tells the consumers that this task is there, and where its watermark stands after a restore.
     fn begin(&mut self) -> Result<(), TaskError> {
         self.begun = true;
-        let idle = self.nothing_to_read();
+        let idle = self.nothing_to_read() && !self.awaiting;
         self.chain.greet(idle);
         let change = self.watermarks.begin();
         if idle {
@@ -296,9 +308,19 @@ impl SourceTask {
             return Ok(());
         };
         let found = discovery.take();
+        let found = found.map_err(|error| self.fault(connector(error)))?;
         let listing = self.config.source.listing();
-        for split in found.map_err(|error| self.fault(connector(error)))? {
+        for split in found.splits {
             self.add(SplitRecord::new(split, &listing));
+        }
+        if found.listed {
+            self.awaiting = false;
+            if self.nothing_to_read() {
+                self.chain.emit_from_root(Event::Idle)?;
+            }
+        }
+        if found.over {
+            self.discovery = None;
         }
         Ok(())
     }
@@ -451,11 +473,15 @@ impl SourceTask {
 
     /// The split has ended: it no longer holds the watermark back.
     fn close(&mut self, index: usize) -> Result<(), TaskError> {
+        let kept = self.config.source.wants_completed();
         let split = &mut self.splits[index];
-        split.open = None;
+        let open = split.open.take();
         split.record.ended = true;
-        // Where it ended is of no use, and there may be very many of them.
-        split.record.split.position = serde_json::Value::Null;
+        // Otherwise where it ended is of no use, and there may be very many of them.
+        split.record.split.position = match open {
+            Some(open) if kept => open.reader.position(),
+            _ => serde_json::Value::Null,
+        };
         let input = split.input;
         self.open.retain(|open| *open != index);
         // Not the end of time: other splits are idle, or discovery may bring more.
@@ -484,6 +510,11 @@ impl SourceTask {
             }
             items.push(split.record.encode());
         }
+        if self.config.source.wants_completed() {
+            let splits = self.splits.iter();
+            let splits = splits.map(|split| split.record.split.clone()).collect();
+            self.passed.push_back((barrier.checkpoint, splits));
+        }
         let items: Result<Vec<_>, _> = items.into_iter().collect();
         let items = items.map_err(|error| self.fault(error))?;
         let state_id = self.config.state_id.clone();
@@ -501,8 +532,14 @@ impl SourceTask {
 
     pub fn checkpoint_complete(
         &mut self,
-        checkpoint: millrace_types::CheckpointId,
+        checkpoint: CheckpointId,
     ) -> Result<(), TaskError> {
+        while let Some((_, splits)) = self.passed.pop_front_if(|(of, _)| *of <= checkpoint) {
+            // What a later one covers as well is not told twice.
+            if self.passed.front().is_none_or(|(next, _)| *next > checkpoint) {
+                self.config.source.completed(&splits);
+            }
+        }
         if let Some(dead) = &mut self.config.dead_letters {
             dead.commit(checkpoint).map_err(|error| self.fault(error))?;
         }

@@ -78,6 +78,7 @@ impl TwoPhase {
         state_id: &StateId,
         snapshot: &mut OperatorSnapshot,
     ) -> Result<(), OperatorError> {
+        self.writer.at_barrier(checkpoint);
         let committables = self.writer.pre_commit().map_err(connector)?;
         if !committables.is_empty() {
             self.pending.push(EpochRecord {

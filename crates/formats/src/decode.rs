@@ -23,10 +23,10 @@ use crate::error::{BadRecord, FormatError};
 
 pub(crate) use column::Column;
 pub(crate) use csv::{CsvDecoder, CsvDialect, Layout};
-pub(crate) use json::{JsonDecoder, Members};
 pub(crate) use json::scan::plain_until;
-pub(crate) use message::{Endianness, MessageParser, is_raw_type};
+pub(crate) use json::{JsonDecoder, Members};
 pub use message::{BadMessage, MessageDecoder};
+pub(crate) use message::{Endianness, MessageParser, is_raw_type};
 pub(crate) use raw::RawDecoder;
 
 /// Rows of a batch unless the caller says otherwise.

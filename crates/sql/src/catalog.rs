@@ -50,7 +50,16 @@ pub trait ConnectorCatalog: Send + Sync {
 
     /// The schema of connectors that have a fixed one, for tables declared without physical columns.
     fn provided_schema(&self, options: &TableOptions) -> Option<SchemaRef>;
+
+    /// Keys of the connector's metadata that can be written too. Their columns are then columns of
+    /// the sink, with the key under [`METADATA_KEY`] in the field's metadata.
+    fn writable_metadata(&self, _options: &TableOptions) -> &'static [&'static str] {
+        &[]
+    }
 }
+
+/// Where a sink's field says which metadata of the connector it is.
+pub const METADATA_KEY: &str = "millrace.metadata";
 
 /// Accepts everything, for tests.
 #[derive(Debug, Clone, Copy, Default)]
@@ -94,6 +103,8 @@ pub(crate) struct Table {
     pub(crate) primary_key: Vec<String>,
     pub(crate) partition_by: Vec<String>,
     pub(crate) options: TableOptions,
+    /// Keys of metadata that can be written.
+    pub(crate) writable_metadata: &'static [&'static str],
     pub(crate) span: Span,
 }
 
@@ -192,6 +203,7 @@ impl Table {
                 .map(|key| key.value.clone())
                 .collect(),
             options: definition.options.clone(),
+            writable_metadata: connectors.writable_metadata(&definition.options),
             span: definition.name.span,
         };
         table.check_names(&definition.primary_key, "PRIMARY KEY")?;
@@ -253,9 +265,29 @@ impl Table {
             .collect()
     }
 
-    /// The columns of the table as a sink: the physical ones.
+    /// The columns of the table as a sink: the physical ones, and metadata that can be written.
     pub(crate) fn sink_schema(&self) -> SchemaRef {
-        Arc::new(Schema::new(self.physical()))
+        let columns = self.columns.iter();
+        let fields: Vec<Field> = columns
+            .filter_map(|column| match &column.kind {
+                TableColumnKind::Physical(field) => Some(field.clone()),
+                TableColumnKind::Metadata {
+                    field,
+                    key,
+                    is_virtual: false,
+                } if self.can_write(key) => {
+                    let noted = [(METADATA_KEY.to_owned(), key.clone())];
+                    Some(field.clone().with_metadata(noted.into()))
+                }
+                TableColumnKind::Metadata { .. } | TableColumnKind::Computed(_) => None,
+            })
+            .collect();
+        Arc::new(Schema::new(fields))
+    }
+
+    /// Whether the connector writes this metadata.
+    pub(crate) fn can_write(&self, key: &str) -> bool {
+        self.writable_metadata.contains(&key)
     }
 
     /// `(connector 'filesystem', format 'json')`.

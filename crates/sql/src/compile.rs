@@ -344,8 +344,11 @@ impl Session<'_> {
         };
         for column in &table.columns {
             if let TableColumnKind::Metadata {
-                is_virtual: false, ..
-            } = column.kind
+                is_virtual: false,
+                key,
+                ..
+            } = &column.kind
+                && !table.can_write(key)
             {
                 return Err(Box::new(
                     Diagnostic::unsupported(column.span, "writing a METADATA column")

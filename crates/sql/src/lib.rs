@@ -23,7 +23,7 @@ mod statement;
 #[cfg(test)]
 mod tests;
 
-pub use catalog::{AnyConnector, ConnectorCatalog, SinkRefusal};
+pub use catalog::{AnyConnector, ConnectorCatalog, METADATA_KEY, SinkRefusal};
 pub use compile::{CompileOptions, Compiled, StatementInfo, compile};
 pub use diagnostic::{Diagnostic, Severity};
 pub use explain::{Explanation, explain};

@@ -55,11 +55,14 @@ fn unknown_connectors_and_options() {
         (&[], &["table `t` has no 'connector' option"]),
         (
             &[("connector", "filesytem")],
-            &["did you mean 'filesystem'?", "datagen, filesystem, nexmark"],
+            &[
+                "did you mean 'filesystem'?",
+                "datagen, filesystem, kafka, nexmark",
+            ],
         ),
         (
-            &[("connector", "kafka")],
-            &["connector 'kafka' cannot be read; those that can are"],
+            &[("connector", "kinesis")],
+            &["connector 'kinesis' cannot be read; those that can are"],
         ),
         (&[("connector", "print")], &["'print' cannot be read"]),
         (

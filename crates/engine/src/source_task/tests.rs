@@ -475,7 +475,7 @@ fn many_splits_are_opened_a_few_at_a_time_and_wait_for_each_other() {
     *bench.scripts.lock() = scripts;
     let mut task = bench.task(&[]);
     settle(&mut task, 0);
-    assert_eq!(bench.most_open.load(Ordering::SeqCst), MAX_OPEN_SPLITS);
+    assert_eq!(bench.most_open.load(Ordering::SeqCst), 64);
     let sent = bench.sent();
     assert_eq!(sent.iter().filter(|text| *text == "[20]").count(), 199);
     // No watermark passes by the split whose turn comes last.
