@@ -74,3 +74,6 @@ pub(crate) use options::OPTIONS;
 pub use sink::{KafkaSink, UpsertKafkaSink};
 pub use source::KafkaSource;
 pub(crate) use write_layout::WRITABLE_METADATA;
+
+#[cfg(test)]
+mod tests;
