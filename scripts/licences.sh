@@ -39,12 +39,21 @@ while IFS='|' read -r package licence; do
 done < <(cargo tree --locked --workspace --all-features --target all --edges normal,build \
     --prefix none --format '{p}|{l}' | sed 's/ (\*)$//; s/ ([^|]*)|/|/' | sort -u | grep -v -e '^millrace' -e '^$')
 
-while IFS= read -r banned; do
-    if grep -qx "name = \"$banned\"" Cargo.lock; then
-        echo "$banned is banned by deny.toml, but in Cargo.lock" >&2
-        bad=1
+# Banned crates, each with the crates (between spaces) that may depend on it all the same.
+while IFS='|' read -r banned wrappers; do
+    if ! grep -qx "name = \"$banned\"" Cargo.lock; then
+        continue
     fi
-done < <(sed -n '/^\[bans\]/,/^\[/p' deny.toml | sed -n 's/.*crate = "\([^"]*\)".*/\1/p')
+    while IFS= read -r dependent; do
+        if ! grep -qF " $dependent " <<<" $wrappers "; then
+            echo "$banned is banned by deny.toml, but $dependent depends on it" >&2
+            bad=1
+        fi
+    done < <(cargo tree --locked --workspace --all-features --target all --edges normal,build \
+        --invert "$banned" --depth 1 --prefix none --format '{p}' | tail -n +2 | cut -d' ' -f1 | sort -u)
+done < <(sed -n '/^\[bans\]/,/^\[/p' deny.toml |
+    sed -n 's/.*crate = "\([^"]*\)"\(.*\)/\1|\2/p' |
+    sed 's/|.*wrappers = \[\(.*\)\].*/|\1/; s/|[^"]*$/|/; s/[",]/ /g; s/  */ /g')
 
 if [ "$bad" -eq 0 ]; then
     echo "licences and banned crates: fine"
