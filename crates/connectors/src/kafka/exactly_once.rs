@@ -20,8 +20,10 @@ use crate::{
     source::ConnectorError,
 };
 
-/// What the epochs of a subtask may take in a checkpoint, which is sent as one message.
-const MAX_STAGED_BYTES: usize = 24 << 20;
+/// What the epochs of a subtask may take in a checkpoint: its part is sent as one message,
+const MAX_STAGED_BYTES: usize = 16 << 20;
+/// and all parts lie in one manifest.
+const MAX_STAGED_OF_ALL: usize = 128 << 20;
 /// A marker is renewed long before brokers forget it.
 const RENEW_MS: i64 = 12 * 60 * 60 * 1000;
 /// Between two tries to settle.
@@ -176,14 +178,16 @@ impl SinkWriter for ExactlyOnceWriter {
         encoded.map_err(|reason| self.fault(reason))?;
         // Base64 adds a third.
         let bytes = self.pending_bytes + self.staged.bytes() / 3 * 4;
-        if bytes > MAX_STAGED_BYTES {
+        let limit =
+            (MAX_STAGED_OF_ALL / self.context.parallelism.max(1) as usize).min(MAX_STAGED_BYTES);
+        if bytes > limit {
             return Err(self.fault(format!(
-                "{} records ({} MiB compressed) wait for a checkpoint, which holds at most {} MiB of \
+                "{} records ({} KiB compressed) wait for a checkpoint, which holds at most {} KiB of \
                  them per subtask: shorten execution.checkpointing.interval or raise the \
                  parallelism, or set 'sink.delivery-guarantee' = 'at-least-once'",
                 self.staged.records(),
-                bytes >> 20,
-                MAX_STAGED_BYTES >> 20
+                bytes >> 10,
+                limit >> 10
             )));
         }
         Ok(())

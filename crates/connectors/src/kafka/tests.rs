@@ -33,8 +33,9 @@ use crate::{
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// Tests that reach a broker are ignored unless asked for; the others reach none.
 fn bootstrap() -> String {
-    std::env::var("MILLRACE_TEST_KAFKA").expect("MILLRACE_TEST_KAFKA is host:port of a broker")
+    std::env::var("MILLRACE_TEST_KAFKA").unwrap_or_else(|_| "127.0.0.1:9".to_owned())
 }
 
 fn config() -> ClientConfig {

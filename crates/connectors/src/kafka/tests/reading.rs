@@ -248,7 +248,6 @@ fn deleted_records_are_an_error_and_aborted_ones_are_not_read() {
 }
 
 #[test]
-#[ignore = "needs a broker at MILLRACE_TEST_KAFKA"]
 fn brokers_that_are_away_are_told_of() {
     let more = [
         EARLIEST,

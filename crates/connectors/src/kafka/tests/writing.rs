@@ -273,3 +273,33 @@ fn a_marker_that_brokers_have_forgotten_is_asked_about() {
         assert_eq!(ids(&topic).len(), expected, "{choice}");
     }
 }
+
+#[test]
+fn what_a_checkpoint_cannot_hold_is_refused_before_it_is_taken() {
+    let sink = KafkaSink::new(&sink_node("t", &[ONCE], &[])).unwrap();
+    let mut writer = sink.open(&context("j", 0)).unwrap();
+    let mut seed = 1_u64;
+    let mut text = |length: usize| -> String {
+        let mut next = || {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            char::from(b'!' + (seed >> 33) as u8 % 64)
+        };
+        (0..length).map(|_| next()).collect()
+    };
+    let mut batches = 0;
+    let error = loop {
+        let names = StringArray::from_iter_values((0..100).map(|_| text(10_000)));
+        let ids = Int64Array::from_iter_values(0..100);
+        let rows = RecordBatch::try_new(schema(), vec![Arc::new(ids), Arc::new(names)]).unwrap();
+        match writer.write(&rows, None) {
+            Ok(()) => batches += 1,
+            Err(error) => break error.0,
+        }
+        assert!(batches < 40, "{batches} MB were taken");
+    };
+    assert!(batches > 8, "{batches}: {error}");
+    assert!(
+        error.contains("at most 16384 KiB") && error.contains("checkpointing.interval"),
+        "{error}"
+    );
+}
