@@ -122,7 +122,7 @@ async fn rows_and_windows_come_out_once_whatever_is_killed() -> Result<()> {
     sql += &table("copied", "id BIGINT, k BIGINT", &kafka, "copied", once);
     sql += &table(
         "windows",
-        "start_at TIMESTAMP_LTZ(3), k BIGINT, n BIGINT",
+        "start_at TIMESTAMP(3), k BIGINT, n BIGINT",
         &kafka,
         "windows",
         once,

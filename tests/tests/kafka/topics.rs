@@ -16,29 +16,29 @@ use serde_json::Value;
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The broker's address, with clients made for each use.
-pub struct Topics {
+pub(crate) struct Topics {
     bootstrap: String,
 }
 
 /// A record as a consumer sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Record {
-    pub partition: i32,
-    pub key: Option<String>,
-    pub value: Option<String>,
-    pub timestamp: Option<i64>,
+pub(crate) struct Record {
+    pub(crate) partition: i32,
+    pub(crate) key: Option<String>,
+    pub(crate) value: Option<String>,
+    pub(crate) timestamp: Option<i64>,
 }
 
 impl Record {
     /// The value, which is JSON.
-    pub fn json(&self) -> Result<Value> {
+    pub(crate) fn json(&self) -> Result<Value> {
         let text = self.value.as_deref().context("a record has no value")?;
         serde_json::from_str(text).with_context(|| text.to_owned())
     }
 }
 
 impl Topics {
-    pub fn of(bootstrap: String) -> Self {
+    pub(crate) fn of(bootstrap: String) -> Self {
         Topics { bootstrap }
     }
 
@@ -48,7 +48,7 @@ impl Topics {
         config
     }
 
-    pub async fn create(&self, topic: &str, partitions: i32) -> Result<()> {
+    pub(crate) async fn create(&self, topic: &str, partitions: i32) -> Result<()> {
         let admin: AdminClient<_> = self.config().create()?;
         let new = NewTopic::new(topic, partitions, TopicReplication::Fixed(1));
         let made = admin.create_topics([&new], &AdminOptions::new()).await?;
@@ -59,14 +59,16 @@ impl Topics {
     }
 
     /// A producer that goes on over restarts of the broker.
-    pub fn producer(&self) -> Result<ThreadedProducer<rdkafka::producer::DefaultProducerContext>> {
+    pub(crate) fn producer(
+        &self,
+    ) -> Result<ThreadedProducer<rdkafka::producer::DefaultProducerContext>> {
         let mut config = self.config();
         config.set("enable.idempotence", "true");
         Ok(config.create()?)
     }
 
     /// Appends values to one partition and waits until the broker has them.
-    pub fn append(&self, topic: &str, partition: i32, values: &[String]) -> Result<()> {
+    pub(crate) fn append(&self, topic: &str, partition: i32, values: &[String]) -> Result<()> {
         let producer = self.producer()?;
         for value in values {
             let record = BaseRecord::<(), str>::to(topic)
@@ -79,7 +81,7 @@ impl Topics {
     }
 
     /// All committed records up to the end that there is now.
-    pub fn read(&self, topic: &str) -> Result<Vec<Record>> {
+    pub(crate) fn read(&self, topic: &str) -> Result<Vec<Record>> {
         let mut config = self.config();
         config.set("group.id", "test");
         config.set("enable.auto.commit", "false");
@@ -124,7 +126,12 @@ impl Topics {
     }
 
     /// The group's committed offset of a partition.
-    pub fn committed(&self, group: &str, topic: &str, partition: i32) -> Result<Option<i64>> {
+    pub(crate) fn committed(
+        &self,
+        group: &str,
+        topic: &str,
+        partition: i32,
+    ) -> Result<Option<i64>> {
         let mut config = self.config();
         config.set("group.id", group);
         let consumer: BaseConsumer = config.create()?;
