@@ -43,6 +43,18 @@ pub fn command_line(pid: u32) -> Option<String> {
     (!line.is_empty()).then_some(line)
 }
 
+/// Resident memory that belongs to the process alone, in bytes: what a memory limit counts. Pages
+/// of the binary and of mapped files are left out, since a debug build's are many and the kernel
+/// takes them back at will.
+pub fn private_memory(pid: u32) -> Option<u64> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("RssAnon:"))?;
+    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kib << 10)
+}
+
 /// The pids of this machine.
 pub fn all() -> Vec<u32> {
     let Ok(entries) = fs::read_dir("/proc") else {

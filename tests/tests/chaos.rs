@@ -1,7 +1,11 @@
 //! Two real jobs whose processes are killed all the while: workers at random, then the control
-//! plane, then their database is away for 20 s. The files hold every window once.
+//! plane, then their database is away for 20 s. The files hold every window once. And jobs
+//! whose state is larger than their memory (`beyond_memory`).
 
 #![allow(clippy::disallowed_methods)]
+
+#[path = "chaos/beyond_memory.rs"]
+mod beyond_memory;
 
 use std::{
     fs,

@@ -173,6 +173,7 @@ impl Deployer {
         let reports = Arc::new(SlotReports {
             progress: Arc::clone(&progress),
             tap: OutputTap::new(Arc::clone(&self.events), plan.execution, lossless_output),
+            runtime: tokio::runtime::Handle::current(),
             pipelines: pipelines
                 .iter()
                 .map(|(subtask, pipeline)| (*subtask, Arc::downgrade(pipeline)))

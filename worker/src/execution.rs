@@ -11,12 +11,12 @@ use std::{
 use arrow::array::RecordBatch;
 use millrace_dataflow::RowKind;
 use millrace_engine::{
-    channel::BarrierInfo,
+    channel::{BarrierInfo, SlotWaker},
     slot::{Slot, SlotHandle},
     slot_event::{SlotCommand, SlotEvents, SlotFailure, SnapshotTimings},
 };
 use millrace_protocol::v1::{self, worker_event::Event};
-use millrace_state::{FrozenSnapshot, OperatorStateItem};
+use millrace_state::{FrozenSnapshot, OperatorStateItem, Spill};
 use millrace_types::{CheckpointId, ExecutionId, SubtaskMetrics};
 use parking_lot::Mutex;
 use tokio_util::task::AbortOnDropHandle;
@@ -27,6 +27,7 @@ use crate::{
     output::OutputTap,
     process,
     progress::{Failure, Progress},
+    transport::describe,
 };
 
 /// A slot looks for commands after every step; one that does not for so long hangs.
@@ -36,6 +37,8 @@ const JOIN_PATIENCE: Duration = Duration::from_secs(30);
 pub(crate) struct SlotReports {
     pub(crate) progress: Arc<Progress>,
     pub(crate) tap: OutputTap,
+    /// Where state that has to leave memory is written: slots have threads of their own.
+    pub(crate) runtime: tokio::runtime::Handle,
     /// By subtask. Weak, since a slot that is still ending must not keep its store from being
     /// removed.
     pub(crate) pipelines: BTreeMap<u32, Weak<SnapshotPipeline>>,
@@ -58,6 +61,27 @@ impl SlotEvents for SlotReports {
                 timings,
             });
         }
+    }
+
+    fn spilled(&self, subtask: u32, spill: Spill, waker: SlotWaker) {
+        let progress = Arc::clone(&self.progress);
+        self.runtime.spawn_blocking(move || {
+            if let Err(error) = spill.write() {
+                progress.fail(Failure {
+                    reason: format!(
+                        "state that no longer fits into memory cannot be written: {}",
+                        describe(&error)
+                    ),
+                    operator: Some((String::new(), subtask)),
+                    retryable: true,
+                });
+            }
+            waker.wake();
+        });
+    }
+
+    fn snapshot_failed(&self, subtask: u32, checkpoint: CheckpointId, reason: &str) {
+        self.progress.snapshot_failed(subtask, checkpoint, reason);
     }
 
     fn committed(&self, subtask: u32, checkpoint: CheckpointId) {

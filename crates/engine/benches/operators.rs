@@ -25,6 +25,10 @@ use millrace_engine::{
 use millrace_state::{SlotStore, StateBudget, Table};
 use millrace_types::CheckpointId;
 
+/// As in the binary.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 const ROWS: usize = 8_192;
 const BATCHES: usize = 1_500;
 /// Bids per second of event time.
@@ -394,12 +398,12 @@ fn run(name: &str, nodes: &[Node], bids: &Bids) -> Result<()> {
             clock: Arc::clone(&clock) as Arc<dyn Clock>,
             restored: &RestoredState::default(),
             tables: &mut Tables(&store),
-            state_budget_bytes: 1 << 30,
         })?;
         schema = Arc::clone(&node.schema);
         operators.push(operator);
     }
     let (mut spent, mut emitted, mut longest, mut barriers) = (0, 0, 0, 0);
+    let (mut in_barriers, mut persisting) = (0, 0);
     for (number, (rows, watermark)) in bids.batches.iter().enumerate() {
         clock
             .0
@@ -425,17 +429,24 @@ fn run(name: &str, nodes: &[Node], bids: &Bids) -> Result<()> {
             }
             let frozen = store.freeze(checkpoint, snapshot.deltas);
             let held = cpu_nanos()? - start;
-            (spent, longest, barriers) = (spent + held, longest.max(held), barriers + 1);
+            (in_barriers, longest, barriers) =
+                (in_barriers + held, longest.max(held), barriers + 1);
+            let start = cpu_nanos()?;
             drop(frozen.persist(&dir.path().join("cut"))?);
+            persisting += cpu_nanos()? - start;
         }
     }
+    let rows = (bids.batches.len() * ROWS) as f64;
+    let per_million = |nanos: u64| nanos as f64 / 1e9 / rows * 1e6;
     let size = operators.iter().map(|operator| operator.state_size());
     let (entries, bytes) = size.fold((0, 0), |(entries, bytes), size| {
         (entries + size.entries, bytes + size.bytes)
     });
     println!(
-        "{name:36} {:.4} CPU-s/M rows; {emitted} rows out; longest of {barriers} barriers {:.1} ms; {entries} entries, {:.1} MiB",
-        spent as f64 / 1e9 / (bids.batches.len() * ROWS) as f64 * 1e6,
+        "{name:34} {:.4} CPU-s/M rows, barriers {:.4}, persisting {:.4}; {emitted} rows out; longest of {barriers} barriers {:.0} ms; {entries} entries, {:.0} MiB",
+        per_million(spent),
+        per_million(in_barriers),
+        per_million(persisting),
         longest as f64 / 1e6,
         bytes as f64 / (1 << 20) as f64,
     );

@@ -21,13 +21,13 @@ use millrace_connectors::catalog::Connectors;
 use millrace_dataflow::RowKind;
 use millrace_engine::{
     Clock, RestoredState,
-    channel::BarrierInfo,
+    channel::{BarrierInfo, SlotWaker},
     slot::SlotHandle,
     slot_builder::{SlotBuilder, SlotConfig},
     slot_event::{SlotCommand, SlotEvents, SlotFailure, SnapshotTimings},
 };
 use millrace_sql::CompileOptions;
-use millrace_state::{FrozenSnapshot, OperatorStateItem, SlotStore, StateBudget};
+use millrace_state::{FrozenSnapshot, OperatorStateItem, SlotStore, Spill, StateBudget};
 use millrace_types::CheckpointId;
 
 #[global_allocator]
@@ -59,6 +59,17 @@ impl SlotEvents for Events {
         timings: SnapshotTimings,
     ) {
         self.tell(Told::Snapshot(subtask, keyed, timings));
+    }
+    fn spilled(&self, _subtask: u32, spill: Spill, waker: SlotWaker) {
+        std::thread::spawn(move || {
+            if let Err(error) = spill.write() {
+                eprintln!("state could not be written: {error}");
+            }
+            waker.wake();
+        });
+    }
+    fn snapshot_failed(&self, _subtask: u32, checkpoint: CheckpointId, reason: &str) {
+        eprintln!("checkpoint {checkpoint}: {reason}");
     }
     fn committed(&self, _subtask: u32, _checkpoint: CheckpointId) {}
     fn drained(&self, _subtask: u32) {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use millrace_dataflow::NodeId;
+use millrace_state::Delta;
 use millrace_types::{CheckpointId, SubtaskMetrics};
 
 use crate::{
@@ -119,6 +120,7 @@ impl Chain {
     }
 
     fn deliver_to(&mut self, position: usize, input: usize, event: Event) -> Result<(), TaskError> {
+        self.finish(position)?;
         let events = self.run(position, |operator, metrics, out| match event {
             Event::Batch(batch) => {
                 metrics.rows_in += batch.len() as u64;
@@ -132,6 +134,42 @@ impl Chain {
             }
         })?;
         self.dispatch(position, events)
+    }
+
+    /// Whether an operator has more to emit of what it was called for; until it has not, the task
+    /// gets nothing new.
+    pub fn has_more(&self) -> bool {
+        (0..self.nodes.len()).any(|position| self.has_more_at(position))
+    }
+
+    fn has_more_at(&self, position: usize) -> bool {
+        let operator = self.nodes[position].operator.as_ref();
+        operator.is_some_and(|operator| operator.has_more())
+    }
+
+    /// Lets the operator furthest down the chain that has more go on.
+    pub fn resume(&mut self) -> Result<(), TaskError> {
+        let last = (0..self.nodes.len()).rev();
+        match last
+            .into_iter()
+            .find(|position| self.has_more_at(*position))
+        {
+            Some(position) => self.resume_at(position),
+            None => Ok(()),
+        }
+    }
+
+    fn resume_at(&mut self, position: usize) -> Result<(), TaskError> {
+        let events = self.run(position, |operator, _, out| operator.resume(out))?;
+        self.dispatch(position, events)
+    }
+
+    /// What an operator has to emit comes before anything new.
+    fn finish(&mut self, position: usize) -> Result<(), TaskError> {
+        while self.has_more_at(position) {
+            self.resume_at(position)?;
+        }
+        Ok(())
     }
 
     /// Runs the operator at a position, measuring it, and returns what it emitted.
@@ -215,10 +253,12 @@ impl Chain {
         snapshot: &mut OperatorSnapshot,
     ) -> Result<(), TaskError> {
         for position in 0..self.nodes.len() {
+            self.finish(position)?;
             let events = self.run(position, |operator, _, out| operator.before_barrier(out))?;
             self.dispatch(position, events)?;
         }
         for position in 0..self.nodes.len() {
+            self.finish(position)?;
             self.run(position, |operator, _, _| {
                 operator.snapshot(barrier.checkpoint, snapshot)
             })?;
@@ -243,8 +283,12 @@ impl Chain {
     /// All inputs have ended and the last watermark has been delivered.
     pub fn end(&mut self) -> Result<(), TaskError> {
         for position in 0..self.nodes.len() {
+            self.finish(position)?;
             let events = self.run(position, |operator, _, out| operator.end(out))?;
             self.dispatch(position, events)?;
+        }
+        for position in 0..self.nodes.len() {
+            self.finish(position)?;
         }
         for node in &mut self.nodes {
             for edge in &mut node.edges {
@@ -270,10 +314,30 @@ impl Chain {
                 .and_then(|operator| operator.next_tick())
                 .is_some_and(|at| at <= now_ms);
             if due {
+                self.finish(position)?;
                 let events = self.run(position, |operator, _, out| operator.tick(now_ms, out))?;
                 self.dispatch(position, events)?;
             }
         }
+        Ok(())
+    }
+
+    /// Bytes of state that each node holds in memory.
+    pub fn state_bytes(&self) -> impl Iterator<Item = u64> {
+        self.nodes.iter().map(|node| {
+            let operator = node.operator.as_ref();
+            operator.map_or(0, |operator| operator.state_size().bytes)
+        })
+    }
+
+    /// Makes the operator at a position let go of state.
+    pub fn relieve(
+        &mut self,
+        position: usize,
+        bytes: u64,
+        deltas: &mut Vec<Delta>,
+    ) -> Result<(), TaskError> {
+        self.run(position, |operator, _, _| operator.relieve(bytes, deltas))?;
         Ok(())
     }
 

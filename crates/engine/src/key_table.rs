@@ -109,6 +109,15 @@ impl KeyTable {
             }
     }
 
+    /// Bytes of the keys themselves, where they are of varying length: these are freed with them,
+    /// while the room of the rest is used again.
+    pub fn heap_bytes(&self) -> usize {
+        match &self.keys {
+            Keys::Empty { .. } | Keys::Int(_) => 0,
+            Keys::Bytes(keys) => keys.heap_bytes(),
+        }
+    }
+
     /// The group of every row's key, into `groups` (cleared first). Groups that are new are
     /// appended to `created`, in order of first appearance.
     pub fn intern(

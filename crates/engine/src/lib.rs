@@ -21,6 +21,7 @@ pub mod sink_operator;
 pub mod slot;
 pub mod slot_builder;
 pub mod slot_event;
+mod slot_memory;
 pub mod slot_snapshot;
 pub mod source_task;
 pub mod splits;

@@ -66,18 +66,29 @@ pub enum Event {
     Idle,
 }
 
+/// What an operator that can pause emits in one go, in bytes.
+const FULL_OUTPUT_BYTES: usize = 2 << 20;
+
 /// Takes what an operator emits.
 #[derive(Debug, Default)]
 pub struct Output {
     events: Vec<Event>,
+    bytes: usize,
 }
 
 impl Output {
     /// Emits rows; empty batches are dropped.
     pub fn emit(&mut self, batch: Batch) {
         if !batch.is_empty() {
+            self.bytes += batch.bytes();
             self.events.push(Event::Batch(batch));
         }
+    }
+
+    /// Whether there is enough for one go: an operator with much more to emit stops here and says
+    /// so with [`Operator::has_more`].
+    pub fn is_full(&self) -> bool {
+        self.bytes >= FULL_OUTPUT_BYTES
     }
 
     /// Forwards or advances the watermark.
@@ -92,6 +103,7 @@ impl Output {
 
     /// What was emitted since the last call, in order.
     pub fn take(&mut self) -> Vec<Event> {
+        self.bytes = 0;
         std::mem::take(&mut self.events)
     }
 
@@ -144,8 +156,6 @@ pub struct OpenContext<'a> {
     pub clock: Arc<dyn Clock>,
     pub restored: &'a RestoredState,
     pub tables: &'a mut dyn OpenTable,
-    /// Bytes that this operator's hot state should stay under.
-    pub state_budget_bytes: usize,
 }
 
 impl fmt::Debug for OpenContext<'_> {
@@ -180,7 +190,7 @@ impl OperatorSnapshot {
     }
 }
 
-/// Keyed state an operator holds in memory.
+/// Keyed state an operator holds in memory; `bytes` falls when [`Operator::relieve`] is called.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct StateSize {
     pub entries: u64,
@@ -230,6 +240,25 @@ pub trait Operator: Send {
 
     /// A barrier is about to pass: emit what is only buffered.
     fn before_barrier(&mut self, _out: &mut Output) -> Result<(), OperatorError> {
+        Ok(())
+    }
+
+    /// Whether there is more to emit of what the operator was called for before, such as the rest of
+    /// a large window. Until it is out the operator gets nothing else.
+    fn has_more(&self) -> bool {
+        false
+    }
+
+    /// Emits more of it. Called when the outputs have room.
+    fn resume(&mut self, _out: &mut Output) -> Result<(), OperatorError> {
+        Ok(())
+    }
+
+    /// Memory is short: lets go of about this many bytes of state, what was used least recently
+    /// first, and hands over the changes among them that the tables do not have. What is handed
+    /// over can be read from the tables as soon as the call has returned. Also called with more
+    /// than there is, and when nothing is dirty.
+    fn relieve(&mut self, _bytes: u64, _deltas: &mut Vec<Delta>) -> Result<(), OperatorError> {
         Ok(())
     }
 

@@ -20,11 +20,12 @@ use crate::{
     chain::{Chain, TaskError},
     channel::SlotWaker,
     slot_event::{SlotCommand, SlotEvents, SlotFailure},
+    slot_memory::{Holding, Measure, SlotMemory},
     slot_snapshot::SlotSnapshots,
     source_task::SourceTask,
     task::{ChannelTask, Step},
 };
-use millrace_state::SlotStore;
+use millrace_state::{Delta, SlotStore};
 
 /// Longest park: an upper bound on how late a lost wake or a coarse timer can be noticed.
 const MAX_PARK_MS: i64 = 100;
@@ -71,6 +72,7 @@ pub struct Slot {
     pub(crate) events: Arc<dyn SlotEvents>,
     pub(crate) snapshots: SlotSnapshots,
     pub(crate) store: SlotStore,
+    pub(crate) memory: SlotMemory,
 }
 
 /// Controls a running slot.
@@ -203,6 +205,10 @@ impl RunningSlot {
                 self.publish_metrics();
                 self.next_metrics = now + METRICS_INTERVAL_MS;
             }
+            if self.keep_within_memory()? {
+                self.park(now, true);
+                continue;
+            }
             let worked = self.turn(now)?;
             if !self.drained && self.slot.tasks.iter().all(Task::is_ended) {
                 self.drained = true;
@@ -210,9 +216,68 @@ impl RunningSlot {
                 self.slot.events.drained(self.slot.subtask);
             }
             if !worked {
-                self.park(now);
+                self.park(now, false);
             }
         }
+    }
+
+    /// Has operators let go of state when the slot is over its budget. True: no more input until
+    /// what they let go of is written.
+    fn keep_within_memory(&mut self) -> Result<bool, TaskError> {
+        let holdings = self.holdings();
+        let unwritten = self.slot.store.unwritten_bytes() + self.slot.snapshots.bytes();
+        let reliefs = match self.slot.memory.judge(&holdings, unwritten) {
+            Measure::Nothing => return Ok(false),
+            Measure::Wait => return Ok(true),
+            Measure::GiveUpSnapshot => {
+                let Some((checkpoint, deltas)) = self.slot.snapshots.give_up() else {
+                    return Ok(false);
+                };
+                self.spill(deltas);
+                self.slot.events.snapshot_failed(
+                    self.slot.subtask,
+                    checkpoint,
+                    "state has outgrown the worker's memory while barriers were still awaited:                      raise resources.memory-mib",
+                );
+                return Ok(false);
+            }
+            Measure::Relieve(reliefs) => reliefs,
+        };
+        let mut deltas = self.slot.snapshots.take_left_over();
+        for relief in reliefs {
+            let chain = self.slot.tasks[relief.task].chain_mut();
+            chain.relieve(relief.position, relief.bytes, &mut deltas)?;
+        }
+        self.spill(deltas);
+        let held = self.holdings().iter().map(|holding| holding.bytes).sum();
+        self.slot.memory.relieved(held);
+        Ok(false)
+    }
+
+    fn holdings(&self) -> Vec<Holding> {
+        let tasks = self.slot.tasks.iter().enumerate();
+        tasks
+            .flat_map(|(task, of_task)| {
+                let held_back = self.slot.snapshots.holds_back(task);
+                let nodes = of_task.chain().state_bytes().enumerate();
+                nodes.map(move |(position, bytes)| Holding {
+                    task,
+                    position,
+                    bytes,
+                    held_back,
+                })
+            })
+            .collect()
+    }
+
+    /// Makes deltas readable from the tables and has them written.
+    fn spill(&self, deltas: Vec<Delta>) {
+        if deltas.iter().all(Delta::is_empty) {
+            return;
+        }
+        let spill = self.slot.store.spill(deltas);
+        let waker = self.slot.waker.clone();
+        self.slot.events.spilled(self.slot.subtask, spill, waker);
     }
 
     /// One round over all tasks, consumers first; true when any did something.
@@ -228,7 +293,10 @@ impl RunningSlot {
                         worked = true;
                         let now_nanos = self.slot.clock.monotonic_nanos();
                         let pause = now_nanos.saturating_sub(started);
-                        let whole = self.slot.snapshots.add(barrier, part, now_nanos, pause);
+                        let whole = self
+                            .slot
+                            .snapshots
+                            .add(index, barrier, part, now_nanos, pause);
                         if let Some(done) = whole {
                             let frozen = self.slot.store.freeze(barrier.checkpoint, done.deltas);
                             let timings = done.timings;
@@ -250,7 +318,8 @@ impl RunningSlot {
     fn step(&mut self, index: usize, now: i64) -> Result<Step, TaskError> {
         let task = &mut self.slot.tasks[index];
         let room = task.chain().has_room();
-        if room && task.chain().next_tick().is_some_and(|at| at <= now) {
+        let settled = !task.chain().has_more();
+        if room && settled && task.chain().next_tick().is_some_and(|at| at <= now) {
             task.chain_mut().tick(now)?;
             return Ok(Step::Worked);
         }
@@ -306,8 +375,9 @@ impl RunningSlot {
         }
     }
 
-    /// Waits for a wake or the next timer, and books the time as idle or backpressured.
-    fn park(&mut self, now: i64) {
+    /// Waits for a wake or the next timer, and books the time as idle or backpressured: `held_up`
+    /// by state that waits to be written, or by outputs without room.
+    fn park(&mut self, now: i64, held_up: bool) {
         let next = self
             .slot
             .tasks
@@ -329,7 +399,7 @@ impl RunningSlot {
         }
         let waited = self.slot.clock.monotonic_nanos().saturating_sub(started);
         for task in &mut self.slot.tasks {
-            let blocked = !task.chain().has_room()
+            let blocked = (held_up || !task.chain().has_room())
                 && match task {
                     Task::Source(source) => !source.is_ended(),
                     Task::Channels(channels) => channels.has_input(),

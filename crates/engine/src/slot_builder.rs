@@ -26,6 +26,7 @@ use crate::{
     sink_operator::SinkOperator,
     slot::{Slot, Task, open_failure},
     slot_event::{SlotEvents, SlotFailure},
+    slot_memory::SlotMemory,
     slot_snapshot::SlotSnapshots,
     source_task::{SourceTask, SourceTaskConfig},
     task::{ChannelTask, InputChannel},
@@ -156,6 +157,7 @@ impl SlotBuilder {
             waker: self.waker,
             events: self.config.events,
             store: self.config.store,
+            memory: SlotMemory::new(self.config.state_budget_bytes),
         })
     }
 
@@ -376,12 +378,6 @@ impl SlotBuilder {
                 operators::build(node, &inputs)?
             }
         };
-        let stateful = dataflow
-            .nodes
-            .iter()
-            .filter(|node| is_keyed(&node.kind))
-            .count()
-            .max(1);
         let mut tables = StoreTables(&self.config.store);
         let mut context = OpenContext {
             subtask: self.config.subtask,
@@ -395,7 +391,6 @@ impl SlotBuilder {
             clock: self.config.clock.clone(),
             restored: &self.config.restored,
             tables: &mut tables,
-            state_budget_bytes: self.config.state_budget_bytes / stateful,
         };
         operator.open(&mut context)?;
         Ok(Some(operator))
@@ -404,16 +399,6 @@ impl SlotBuilder {
 
 fn channel_inputs<'a>(dataflow: &'a Dataflow, node: &'a Node) -> impl Iterator<Item = usize> + 'a {
     (0..node.inputs.len()).filter(move |input| plan::is_channel(dataflow, node.id, *input))
-}
-
-fn is_keyed(kind: &NodeKind) -> bool {
-    matches!(
-        kind,
-        NodeKind::GlobalWindowAggregate(_)
-            | NodeKind::WindowAggregate(_)
-            | NodeKind::GlobalGroupAggregate(_)
-            | NodeKind::GroupAggregate(_)
-    )
 }
 
 fn output_schema(output: &[millrace_dataflow::ScalarExpr]) -> SchemaRef {

@@ -2,10 +2,10 @@
 
 use arrow::array::RecordBatch;
 use millrace_dataflow::RowKind;
-use millrace_state::{FrozenSnapshot, OperatorStateItem};
+use millrace_state::{FrozenSnapshot, OperatorStateItem, Spill};
 use millrace_types::CheckpointId;
 
-use crate::channel::BarrierInfo;
+use crate::channel::{BarrierInfo, SlotWaker};
 
 /// An order to a slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,6 +56,13 @@ pub trait SlotEvents: Send + Sync {
         operator_state: Vec<OperatorStateItem>,
         timings: SnapshotTimings,
     );
+
+    /// State has to leave memory between two snapshots: write it, off the slot's thread, and wake
+    /// the slot when that is done. A failure to write must end the slot.
+    fn spilled(&self, subtask: u32, spill: Spill, waker: SlotWaker);
+
+    /// The slot gave up its part of a checkpoint that it had begun.
+    fn snapshot_failed(&self, subtask: u32, checkpoint: CheckpointId, reason: &str);
 
     /// Sinks of the slot committed a checkpoint.
     fn committed(&self, subtask: u32, checkpoint: CheckpointId);

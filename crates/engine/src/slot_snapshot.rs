@@ -20,7 +20,8 @@ pub struct WholeSnapshot {
 
 struct Pending {
     checkpoint: CheckpointId,
-    parts: usize,
+    /// Tasks that have handed over theirs.
+    parts: BTreeSet<usize>,
     items: Vec<OperatorStateItem>,
     started_nanos: u64,
     pause_nanos: u64,
@@ -31,7 +32,10 @@ struct Pending {
 pub struct SlotSnapshots {
     tasks: usize,
     pending: Option<Pending>,
+    /// Of the parts of the pending snapshot.
     deltas: Vec<Delta>,
+    /// Of snapshots that were given up: changes from before `deltas`.
+    left_over: Vec<Delta>,
     triggered: BTreeSet<(CheckpointId, u64)>,
 }
 
@@ -41,6 +45,7 @@ impl SlotSnapshots {
             tasks,
             pending: None,
             deltas: Vec::new(),
+            left_over: Vec::new(),
             triggered: BTreeSet::new(),
         }
     }
@@ -50,10 +55,37 @@ impl SlotSnapshots {
         self.triggered.insert((checkpoint, now_nanos));
     }
 
+    /// Whether the task's changes since its part must wait until the snapshot is whole: they would
+    /// get into it.
+    pub fn holds_back(&self, task: usize) -> bool {
+        let pending = self.pending.as_ref();
+        pending.is_some_and(|pending| pending.parts.contains(&task))
+    }
+
+    /// Gives up the snapshot in the making: which it was, and all deltas that wait here, in order.
+    pub fn give_up(&mut self) -> Option<(CheckpointId, Vec<Delta>)> {
+        let pending = self.pending.take()?;
+        let mut deltas = self.take_left_over();
+        deltas.append(&mut self.deltas);
+        Some((pending.checkpoint, deltas))
+    }
+
+    /// Deltas of snapshots that were given up: they come before all later changes.
+    pub fn take_left_over(&mut self) -> Vec<Delta> {
+        std::mem::take(&mut self.left_over)
+    }
+
+    /// Memory held by deltas here.
+    pub fn bytes(&self) -> u64 {
+        let deltas = self.left_over.iter().chain(&self.deltas);
+        deltas.map(|delta| delta.bytes() as u64).sum()
+    }
+
     /// Adds a task's part, for which the slot did nothing else for `pause_nanos`; returns the
     /// snapshot when it was the last.
     pub fn add(
         &mut self,
+        task: usize,
         barrier: BarrierInfo,
         part: OperatorSnapshot,
         now_nanos: u64,
@@ -70,29 +102,33 @@ impl SlotSnapshots {
                 .find(|(id, _)| *id == barrier.checkpoint)
                 .map_or(now_nanos, |(_, at)| *at);
             self.triggered.retain(|(id, _)| *id > barrier.checkpoint);
+            self.left_over.append(&mut self.deltas);
             self.pending = Some(Pending {
                 checkpoint: barrier.checkpoint,
-                parts: 0,
+                parts: BTreeSet::new(),
                 items: Vec::new(),
                 started_nanos: started,
                 pause_nanos: 0,
             });
         }
-        self.deltas.extend(part.deltas);
         let pending = self.pending.as_mut()?;
         if pending.checkpoint != barrier.checkpoint {
             // Part of a checkpoint that was given up: only its changes matter.
+            self.left_over.extend(part.deltas);
             return None;
         }
+        self.deltas.extend(part.deltas);
         pending.items.extend(part.items);
-        pending.parts += 1;
+        pending.parts.insert(task);
         pending.pause_nanos += pause_nanos;
-        if pending.parts < self.tasks {
+        if pending.parts.len() < self.tasks {
             return None;
         }
         let done = self.pending.take()?;
+        let mut deltas = self.take_left_over();
+        deltas.append(&mut self.deltas);
         Some(WholeSnapshot {
-            deltas: std::mem::take(&mut self.deltas),
+            deltas,
             items: done.items,
             timings: SnapshotTimings {
                 alignment_ms: now_nanos.saturating_sub(done.started_nanos) / NANOS_PER_MS,

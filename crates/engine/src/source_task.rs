@@ -88,6 +88,8 @@ pub struct SourceTask {
     awaiting: bool,
     /// Where the splits stood at barriers whose checkpoints are not decided; oldest first.
     passed: VecDeque<(CheckpointId, Vec<SplitState>)>,
+    /// The last watermark is out.
+    ending: bool,
     ended: bool,
     /// Position in `open` of the split to poll next.
     next: usize,
@@ -115,6 +117,7 @@ impl SourceTask {
             drain: false,
             awaiting: false,
             passed: VecDeque::new(),
+            ending: false,
             ended: false,
             next: 0,
             poll_waker: Arc::new(move || slot_waker.wake()),
@@ -237,6 +240,13 @@ impl SourceTask {
         if !self.begun {
             self.begin()?;
             return Ok(Step::Worked);
+        }
+        if self.chain.has_more() {
+            if room {
+                self.chain.resume()?;
+                return Ok(Step::Worked);
+            }
+            return Ok(Step::Idle);
         }
         if let Some(barrier) = self.pending_barrier.take() {
             return self.take_barrier(barrier);
@@ -492,12 +502,16 @@ impl SourceTask {
         Ok(())
     }
 
+    /// The last watermark, and once everything that it fires is out, the end.
     fn finish(&mut self) -> Result<(), TaskError> {
-        self.ended = true;
         self.discovery = None;
-        if self.watermarks.current() != Some(i64::MAX) {
-            self.chain.emit_from_root(Event::Watermark(i64::MAX))?;
+        if !self.ending {
+            self.ending = true;
+            if self.watermarks.current() != Some(i64::MAX) {
+                return self.chain.emit_from_root(Event::Watermark(i64::MAX));
+            }
         }
+        self.ended = true;
         self.chain.end()
     }
 

@@ -52,6 +52,8 @@ pub struct ChannelTask {
     watermarks: CombinedWatermark,
     aligning: Option<BarrierInfo>,
     next: usize,
+    /// All channels have ended; the chain is told when it has emitted all there was before.
+    ending: bool,
     ended: bool,
     /// Channels that have not delivered anything yet.
     unheard: usize,
@@ -69,6 +71,7 @@ impl ChannelTask {
             watermarks,
             aligning: None,
             next: 0,
+            ending: false,
             ended: false,
             chain,
             align,
@@ -85,6 +88,9 @@ impl ChannelTask {
     }
 
     pub fn has_input(&self) -> bool {
+        if self.ending || self.chain.has_more() {
+            return true;
+        }
         self.channels
             .iter()
             .any(|channel| !self.held_back(channel) && !channel.queue.is_empty())
@@ -94,8 +100,18 @@ impl ChannelTask {
         (self.align && channel.arrived) || (self.unheard > 0 && channel.heard)
     }
 
-    /// Processes one message, if there is one on a channel that is not held back.
+    /// Goes on with what an operator has left to emit, else processes one message, if there is
+    /// one on a channel that is not held back.
     pub fn step(&mut self) -> Result<Step, TaskError> {
+        if self.chain.has_more() {
+            self.chain.resume()?;
+            return Ok(Step::Worked);
+        }
+        if std::mem::take(&mut self.ending) {
+            self.ended = true;
+            self.chain.end()?;
+            return Ok(Step::Worked);
+        }
         let count = self.channels.len();
         for offset in 0..count {
             let index = (self.next + offset) % count;
@@ -152,10 +168,7 @@ impl ChannelTask {
                 self.channels[index].ended = true;
                 let change = self.watermarks.end(index);
                 self.report(change)?;
-                if self.channels.iter().all(|channel| channel.ended) && !self.ended {
-                    self.ended = true;
-                    self.chain.end()?;
-                }
+                self.ending = self.channels.iter().all(|channel| channel.ended) && !self.ended;
             }
             Message::Barrier(barrier) => return self.barrier(index, barrier),
         }

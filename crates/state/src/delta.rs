@@ -66,18 +66,22 @@ impl Columns {
 
     /// The entries in key order, each key once, with the entry that counts.
     pub(crate) fn sorted(&self) -> Vec<u32> {
+        // Operators with many changes write them in order.
+        if (1..self.len()).all(|entry| self.key(entry - 1) < self.key(entry)) {
+            return (0..self.len() as u32).collect();
+        }
         // Most comparisons are settled by the first 16 bytes, which sit in the sorted array.
         let mut order: Vec<(u128, u32)> = (0..self.len())
             .map(|entry| (prefix(self.key(entry)), entry as u32))
             .collect();
-        order.sort_unstable_by(|a, b| {
-            a.0.cmp(&b.0)
-                .then_with(|| {
-                    let (x, y) = (self.key(a.1 as usize), self.key(b.1 as usize));
-                    // Equal prefixes of short keys may differ only in trailing zeros.
-                    x.cmp(y)
-                })
-                .then_with(|| a.1.cmp(&b.1))
+        // A stable sort: large deltas come as a few sorted runs, which it only has to merge, and
+        // the entries of one key stay in their order.
+        order.sort_by(|a, b| {
+            a.0.cmp(&b.0).then_with(|| {
+                let (x, y) = (self.key(a.1 as usize), self.key(b.1 as usize));
+                // Equal prefixes of short keys may differ only in trailing zeros.
+                x.cmp(y)
+            })
         });
         let mut last_writes: Vec<u32> = Vec::with_capacity(order.len());
         for (_, entry) in order {

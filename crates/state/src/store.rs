@@ -11,7 +11,7 @@ use std::{
     path::{Path, PathBuf},
     sync::{
         Arc,
-        atomic::{AtomicI64, Ordering},
+        atomic::{AtomicI64, AtomicU64, Ordering},
     },
 };
 
@@ -51,6 +51,8 @@ pub(crate) struct StoreInner {
     now_ms: Arc<AtomicI64>,
     tables: RwLock<HashMap<String, Arc<TableShared>>>,
     queue: Mutex<Queue>,
+    /// Bytes of the deltas in `queue`.
+    unwritten: AtomicU64,
     /// Held while deltas are written and a checkpoint is cut.
     pub(crate) writing: Mutex<()>,
 }
@@ -131,6 +133,7 @@ impl SlotStore {
                     written: 1,
                     ..Queue::default()
                 }),
+                unwritten: AtomicU64::new(0),
                 writing: Mutex::new(()),
             }),
         })
@@ -182,6 +185,11 @@ impl SlotStore {
     pub fn spill(&self, deltas: Vec<Delta>) -> Spill {
         let sequence = self.inner.enqueue(deltas, false);
         Spill::new(Arc::clone(&self.inner), sequence)
+    }
+
+    /// Memory of frozen deltas that RocksDB does not have yet.
+    pub fn unwritten_bytes(&self) -> u64 {
+        self.inner.unwritten.load(Ordering::Relaxed)
     }
 
     /// The names of all tables, those of operators that the job no longer has included.
@@ -236,6 +244,8 @@ impl StoreInner {
             .filter(|delta| !delta.is_empty())
             .map(|delta| Arc::new(FrozenDelta::new(delta)))
             .collect();
+        self.unwritten
+            .fetch_add(bytes_of(&deltas), Ordering::Relaxed);
         for delta in &deltas {
             delta.table.written.store(true, Ordering::Relaxed);
             delta.table.frozen.write().push(Arc::clone(delta));
@@ -308,11 +318,20 @@ impl StoreInner {
                     .write()
                     .retain(|other| !Arc::ptr_eq(other, delta));
             }
+            self.unwritten
+                .fetch_sub(bytes_of(&deltas), Ordering::Relaxed);
             let mut queue = self.queue.lock();
             queue.pending.pop_front();
             queue.written = sequence + 1;
         }
     }
+}
+
+fn bytes_of(deltas: &[Arc<FrozenDelta>]) -> u64 {
+    deltas
+        .iter()
+        .map(|delta| delta.columns.bytes() as u64)
+        .sum()
 }
 
 impl Drop for StoreInner {

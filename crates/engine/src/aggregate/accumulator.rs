@@ -39,6 +39,11 @@ pub trait Accumulator: Send {
     /// Bytes in memory.
     fn bytes(&self) -> usize;
 
+    /// Those of them that belong to single groups and are freed with them.
+    fn heap_bytes(&self) -> usize {
+        0
+    }
+
     /// Merges groups of an accumulator of the same call: `from[i]` there into `to[i]` here.
     fn merge_from(
         &mut self,

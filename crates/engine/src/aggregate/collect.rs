@@ -187,6 +187,10 @@ impl Accumulator for Collect {
         self.values.capacity() * size_of::<Vec<Box<[u8]>>>() + self.heap_bytes
     }
 
+    fn heap_bytes(&self) -> usize {
+        self.heap_bytes
+    }
+
     fn as_any(&self) -> &dyn Any {
         self
     }

@@ -117,6 +117,10 @@ impl<P: Pick> Accumulator for ExtremeBytes<P> {
         self.values.capacity() * size_of::<Option<Box<[u8]>>>() + self.heap_bytes
     }
 
+    fn heap_bytes(&self) -> usize {
+        self.heap_bytes
+    }
+
     fn as_any(&self) -> &dyn Any {
         self
     }

@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// How a value is kept: as itself if integer-like, else by its encoding (see `cell`).
-pub(super) trait Kept: Clone + Send + 'static {
+pub(super) trait Kept: Clone + Default + Ord + Send + 'static {
     type Column<'a>;
     type Ref<'a>: Copy;
 
@@ -190,6 +190,12 @@ impl Seen for i64 {
 
 /// For which calls a value counts. Bit `i` of a mask stands for the `i`-th call of the set.
 pub(super) trait Presence: Clone + Send + 'static {
+    /// Whether it fits into a note, so that it need not be looked up when notes are taken.
+    const IN_NOTES: bool;
+    /// What a note holds of it.
+    fn note(&self) -> u32;
+    /// Call and number of rows that a note holds.
+    fn each_noted(note: u32, visit: impl FnMut(usize, i64));
     /// Of no call.
     fn none(calls: usize) -> Self;
     /// Adds a row for these calls, or takes one back: the calls for which the value has come,
@@ -205,6 +211,16 @@ pub(super) trait Presence: Clone + Send + 'static {
 
 /// Where rows are only added: has it or not.
 impl Presence for u32 {
+    const IN_NOTES: bool = true;
+
+    fn note(&self) -> u32 {
+        *self
+    }
+
+    fn each_noted(note: u32, visit: impl FnMut(usize, i64)) {
+        note.each(visit);
+    }
+
     fn none(_: usize) -> Self {
         0
     }
@@ -244,6 +260,14 @@ const COUNT_LIMIT: i32 = i32::MAX - 1;
 
 /// Where rows can be taken back: how many rows have it, by call.
 impl Presence for Box<[i32]> {
+    const IN_NOTES: bool = false;
+
+    fn note(&self) -> u32 {
+        0
+    }
+
+    fn each_noted(_: u32, _: impl FnMut(usize, i64)) {}
+
     fn none(calls: usize) -> Self {
         vec![0; calls].into()
     }

@@ -156,6 +156,10 @@ impl Accumulator for Multiset {
         self.values.capacity() * size_of::<BTreeMap<Box<[u8]>, i64>>() + self.heap_bytes
     }
 
+    fn heap_bytes(&self) -> usize {
+        self.heap_bytes
+    }
+
     fn as_any(&self) -> &dyn Any {
         self
     }

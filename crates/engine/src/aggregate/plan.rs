@@ -97,6 +97,8 @@ impl AggregatePlan {
             }
             plan.calls.push(call);
         }
+        // In this order their values lie in the state table.
+        plan.value_sets.sort_by_key(|set| set.identity);
         Ok(Arc::new(plan))
     }
 

@@ -11,6 +11,7 @@ use super::{
     Accumulator, AggregatePlan, Rows,
     accumulator::damaged,
     codec,
+    notes::NOWHERE,
     plan::ValueSetPlan,
     value_set::{Passed, RowCalls, ValueEntry, ValueSets, value_sets},
 };
@@ -245,6 +246,17 @@ impl AggregateSet {
         accumulators.chain(sets).sum()
     }
 
+    /// Those of them that are freed when groups are cleared. The rest is columns, which groups to
+    /// come use again.
+    pub fn heap_bytes(&self) -> usize {
+        let accumulators = self
+            .accumulators
+            .iter()
+            .map(|accumulator| accumulator.heap_bytes());
+        let sets = self.value_sets.iter().map(|set| set.heap_bytes());
+        accumulators.chain(sets).sum()
+    }
+
     /// Appends the group's persisted form: per call its length, then its bytes. Values of value
     /// sets are not part of it.
     pub fn encode(&self, group: u32, out: &mut Vec<u8>) {
@@ -302,10 +314,42 @@ impl AggregateSet {
         }
     }
 
-    /// Visits what changed in a value set since the last call. Counts are by position of the
-    /// call among those of the set.
-    pub fn take_value_changes(&mut self, set: usize, visit: &mut dyn FnMut(ValueEntry<'_>)) {
-        self.value_sets[set].take_changes(visit);
+    /// Visits what changed in the value sets since the last call, each value once: group by
+    /// group in the order that `rank` puts them in, then set by set, by value. Counts are by
+    /// position of the call among those of the set.
+    pub fn take_value_changes(
+        &mut self,
+        rank: impl FnOnce(&mut Vec<u32>),
+        visit: &mut dyn FnMut(usize, ValueEntry<'_>),
+    ) {
+        let mut place = vec![NOWHERE; self.groups];
+        let mut groups = Vec::new();
+        for set in &self.value_sets {
+            set.changed_groups(&mut place, &mut groups);
+        }
+        if groups.is_empty() {
+            return;
+        }
+        rank(&mut groups);
+        for (position, group) in groups.iter().enumerate() {
+            place[*group as usize] = position as u32;
+        }
+        for set in &mut self.value_sets {
+            set.arrange_changes(&place, groups.len());
+        }
+        for (position, group) in groups.iter().enumerate() {
+            for (number, set) in self.value_sets.iter_mut().enumerate() {
+                set.visit_changes(position, *group, &mut |entry| visit(number, entry));
+            }
+        }
+        for set in &mut self.value_sets {
+            set.changes_done();
+        }
+    }
+
+    /// Number of changes that wait to be taken, repeated ones counted each time.
+    pub fn noted_values(&self) -> usize {
+        self.value_sets.iter().map(|set| set.noted()).sum()
     }
 
     /// Visits all values of a group.

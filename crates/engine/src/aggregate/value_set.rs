@@ -19,7 +19,9 @@ use hashbrown::{HashTable, hash_table::Entry};
 
 use super::{
     Rows,
+    int_sets::IntSets,
     kept::{Kept, Presence, Seen},
+    notes::{Arranged, Note, Notes},
 };
 use crate::{OperatorError, key_table::is_int_like};
 
@@ -73,6 +75,8 @@ pub(super) trait ValueSets: Send {
     fn resize(&mut self, groups: usize);
     fn clear(&mut self, group: u32);
     fn bytes(&self) -> usize;
+    /// Those of them that belong to single groups and are freed with them, and notes.
+    fn heap_bytes(&self) -> usize;
     /// From now on note what changes.
     fn track(&mut self);
     fn set_time(&mut self, now_ms: i64);
@@ -89,9 +93,16 @@ pub(super) trait ValueSets: Send {
     fn sweep(&mut self);
     /// The values of a call, one list per group.
     fn lists(&self, call: usize, groups: &[u32]) -> Result<ArrayRef, OperatorError>;
-    /// Visits what changed since the last time. A value that went and came back is visited more
-    /// than once, always as it is now.
-    fn take_changes(&mut self, visit: &mut dyn FnMut(ValueEntry<'_>));
+    /// Lists the groups that changed since the last time and are not listed yet.
+    fn changed_groups(&self, place: &mut [u32], groups: &mut Vec<u32>);
+    /// Takes the changes and arranges them by the place of their group.
+    fn arrange_changes(&mut self, place: &[u32], places: usize);
+    /// Visits the changes of the group at a place, each value once as it is now, by value.
+    fn visit_changes(&mut self, place: usize, group: u32, visit: &mut dyn FnMut(ValueEntry<'_>));
+    /// Frees what `arrange_changes` made.
+    fn changes_done(&mut self);
+    /// Number of changes noted since the last time, repeated ones counted each time.
+    fn noted(&self) -> usize;
     /// Visits all values of a group.
     fn each(&self, group: u32, visit: &mut dyn FnMut(ValueEntry<'_>));
     /// Puts a persisted value back, unless it is there.
@@ -115,7 +126,7 @@ pub(super) fn value_sets(options: &SetOptions) -> Box<dyn ValueSets> {
     type Counts = Box<[i32]>;
     let ints = is_int_like(&options.input) && !options.takes_nulls;
     match (ints, options.counting, options.ttl_ms > 0) {
-        (true, false, false) => sets::<i64, u32, ()>(options),
+        (true, false, false) => Box::new(IntSets::new(options.input.clone())),
         (true, false, true) => sets::<i64, u32, i64>(options),
         (true, true, false) => sets::<i64, Counts, ()>(options),
         (true, true, true) => sets::<i64, Counts, i64>(options),
@@ -137,7 +148,8 @@ struct Member<V, P, S> {
 struct Sets<V, P, S> {
     options: SetOptions,
     by_group: Vec<HashTable<Member<V, P, S>>>,
-    changed: Vec<(u32, V)>,
+    changed: Notes<V>,
+    arranged: Arranged<V>,
     tracking: bool,
     members: usize,
     heap_bytes: usize,
@@ -154,7 +166,8 @@ impl<V: Kept, P: Presence, S: Seen> Sets<V, P, S> {
         Sets {
             options,
             by_group: Vec::new(),
-            changed: Vec::new(),
+            changed: Notes::default(),
+            arranged: Arranged::default(),
             tracking: false,
             members: 0,
             heap_bytes: 0,
@@ -162,6 +175,10 @@ impl<V: Kept, P: Presence, S: Seen> Sets<V, P, S> {
             sweep: 0,
         }
     }
+
+    /// Notes hold all there is to know of a change, and all of them count; else each value that
+    /// changed is noted once.
+    const NOTES_SUFFICE: bool = P::IN_NOTES && !S::EXPIRES;
 
     /// Adds a row or takes it back: calls for which the value has come, and has gone.
     #[inline(always)]
@@ -181,9 +198,13 @@ impl<V: Kept, P: Presence, S: Seen> Sets<V, P, S> {
                 // Under a TTL, seeing a value again is a change.
                 if changed || S::EXPIRES {
                     member.seen = S::at(self.now_ms);
-                    if self.tracking && !member.noted {
+                    if self.tracking && (Self::NOTES_SUFFICE || !member.noted) {
                         member.noted = true;
-                        self.changed.push((group as u32, V::own(value)));
+                        self.changed.push(Note {
+                            group: group as u32,
+                            presence: member.presence.note(),
+                            value: V::own(value),
+                        });
                     }
                     // Under tracking it stays until its deletion is written: to miss it would mean
                     // to look for it in the state table, where it still is.
@@ -202,7 +223,11 @@ impl<V: Kept, P: Presence, S: Seen> Sets<V, P, S> {
                 self.members += 1;
                 self.heap_bytes += value.heap_bytes() + presence.heap_bytes();
                 if self.tracking {
-                    self.changed.push((group as u32, value.clone()));
+                    self.changed.push(Note {
+                        group: group as u32,
+                        presence: presence.note(),
+                        value: value.clone(),
+                    });
                 }
                 entry.insert(Member {
                     value,
@@ -230,11 +255,15 @@ impl<V: Kept, P: Presence, S: Seen> ValueSets for Sets<V, P, S> {
     }
 
     fn bytes(&self) -> usize {
-        // A table is between 7/16 and 7/8 full.
         self.by_group.capacity() * size_of::<HashTable<Member<V, P, S>>>()
-            + self.members * (size_of::<Member<V, P, S>>() + 1) * 3 / 2
+            + ValueSets::heap_bytes(self)
+    }
+
+    fn heap_bytes(&self) -> usize {
+        // A table is between 7/16 and 7/8 full.
+        self.members * (size_of::<Member<V, P, S>>() + 1) * 3 / 2
             + self.heap_bytes
-            + self.changed.capacity() * size_of::<(u32, V)>()
+            + self.changed.bytes()
     }
 
     fn track(&mut self) {
@@ -326,27 +355,41 @@ impl<V: Kept, P: Presence, S: Seen> ValueSets for Sets<V, P, S> {
         )?))
     }
 
-    fn take_changes(&mut self, visit: &mut dyn FnMut(ValueEntry<'_>)) {
+    fn noted(&self) -> usize {
+        self.changed.len()
+    }
+
+    fn changed_groups(&self, place: &mut [u32], groups: &mut Vec<u32>) {
+        self.changed.groups(place, groups);
+    }
+
+    fn arrange_changes(&mut self, place: &[u32], places: usize) {
+        self.arranged = self.changed.arrange(place, places);
+    }
+
+    fn changes_done(&mut self) {
+        self.arranged = Arranged::default();
+    }
+
+    fn visit_changes(&mut self, place: usize, group: u32, visit: &mut dyn FnMut(ValueEntry<'_>)) {
         let (mut cell, mut counts) = (Vec::new(), Vec::new());
-        for (group, value) in std::mem::take(&mut self.changed) {
-            let slot = self.by_group[group as usize].entry(
-                V::hash(value.by_ref()),
-                |member| member.value.is(value.by_ref()),
-                |member| V::hash(member.value.by_ref()),
-            );
+        let mut arranged = std::mem::take(&mut self.arranged);
+        arranged.visit(place, |value, presence| {
             cell.clear();
             counts.clear();
             value.encode(&self.options.input, &mut cell);
             let mut seen_ms = self.now_ms;
-            if let Entry::Occupied(mut slot) = slot {
-                let member = slot.get_mut();
-                member.noted = false;
-                member
-                    .presence
-                    .each(|call, count| counts.push((call, count)));
-                seen_ms = member.seen.or(self.now_ms);
+            if Self::NOTES_SUFFICE {
+                P::each_noted(presence, |call, count| counts.push((call, count)));
+            } else if let Ok(mut member) = self.by_group[group as usize]
+                .find_entry(V::hash(value.by_ref()), |m| m.value.is(value.by_ref()))
+            {
+                member.get_mut().noted = false;
+                let kept = member.get();
+                kept.presence.each(|call, count| counts.push((call, count)));
+                seen_ms = kept.seen.or(self.now_ms);
                 if counts.is_empty() {
-                    let (member, _) = slot.remove();
+                    let (member, _) = member.remove();
                     self.members -= 1;
                     self.heap_bytes -= member.value.heap_bytes() + member.presence.heap_bytes();
                 }
@@ -357,7 +400,8 @@ impl<V: Kept, P: Presence, S: Seen> ValueSets for Sets<V, P, S> {
                 counts: &counts,
                 seen_ms,
             });
-        }
+        });
+        self.arranged = arranged;
     }
 
     fn each(&self, group: u32, visit: &mut dyn FnMut(ValueEntry<'_>)) {

@@ -53,9 +53,11 @@ impl ByteKeys {
     }
 
     pub(super) fn bytes(&self) -> usize {
-        self.table.capacity() * 18
-            + self.arena.capacity()
-            + self.spans.capacity() * size_of::<Span>()
+        self.table.capacity() * 18 + self.spans.capacity() * size_of::<Span>() + self.heap_bytes()
+    }
+
+    pub(super) fn heap_bytes(&self) -> usize {
+        self.arena.len() - self.garbage
     }
 
     pub(super) fn key(&self, group: u32) -> &[u8] {
@@ -136,7 +138,7 @@ impl ByteKeys {
     pub(super) fn release(&mut self, group: u32) {
         self.garbage += self.spans[group as usize].len as usize;
         self.spans[group as usize] = Span::default();
-        if self.garbage > 1 << 16 && self.garbage * 2 > self.arena.len() {
+        if self.garbage > 1 << 16 && self.garbage * 4 > self.arena.len() {
             self.compact();
         }
     }

@@ -15,6 +15,7 @@ use arrow::{
 };
 use hashbrown::HashSet;
 use millrace_dataflow::{ChangelogMode, GroupAggregateNode};
+use millrace_state::Delta;
 use millrace_types::CheckpointId;
 
 use super::{
@@ -258,17 +259,17 @@ impl Operator for GroupAggregate {
         self.process_batch(&batch, out)
     }
 
-    fn snapshot(
-        &mut self,
-        checkpoint: CheckpointId,
-        snapshot: &mut OperatorSnapshot,
-    ) -> Result<(), OperatorError> {
-        self.state.snapshot(checkpoint, snapshot)
+    fn relieve(&mut self, bytes: u64, deltas: &mut Vec<Delta>) -> Result<(), OperatorError> {
+        self.state.relieve(bytes, deltas);
+        Ok(())
     }
 
-    fn checkpoint_complete(&mut self, checkpoint: CheckpointId) -> Result<(), OperatorError> {
-        self.state.evict(checkpoint);
-        Ok(())
+    fn snapshot(
+        &mut self,
+        _: CheckpointId,
+        snapshot: &mut OperatorSnapshot,
+    ) -> Result<(), OperatorError> {
+        self.state.snapshot(snapshot)
     }
 
     fn state_size(&self) -> StateSize {

@@ -2,20 +2,18 @@
 //! way to and from the state tables.
 //!
 //! Table `groups`: key → version tag, number of rows, aggregate entry (see `state_layout`).
-//! Table `values`: identity of the value set (8 bytes), key with its length before it, value →
+//! Table `values`: key with its length before it, identity of the value set (8 bytes), value →
 //! version tag, the calls that it counts for (see `state_layout`).
 //!
 //! Invariants: a group that is not in memory is in the table or empty. A group without rows
-//! keeps its number until the next barrier has written its deletion. Only groups that did not
-//! change since the snapshot of a checkpoint that is complete are evicted, so what is evicted is
-//! readable from the table.
+//! keeps its number until its deletion has been handed over. A group leaves memory only
+//! together with its changes, which the slot makes readable before the next row comes.
 
 use std::sync::Arc;
 
 use arrow::array::ArrayRef;
 use millrace_dataflow::{GroupAggregateNode, KeyGroup};
-use millrace_state::Table;
-use millrace_types::CheckpointId;
+use millrace_state::{Delta, Table};
 
 use super::state_layout::StateLayouts;
 use crate::{
@@ -31,6 +29,8 @@ const SWEPT_PER_BATCH: usize = 128;
 /// What a group is beside its accumulators.
 #[derive(Debug, Clone, Copy, Default)]
 struct Meta {
+    /// The number is in use.
+    live: bool,
     /// Rows that make up the group; 0: it does not exist.
     rows: i64,
     /// Last change, epoch ms.
@@ -39,8 +39,6 @@ struct Meta {
     batch: u32,
     dirty: bool,
     persisted: bool,
-    /// The checkpoint whose snapshot wrote it last.
-    written_by: CheckpointId,
 }
 
 pub(crate) struct GroupState {
@@ -66,7 +64,6 @@ struct Store {
     layouts: StateLayouts,
     clock: Arc<dyn Clock>,
     max_parallelism: u32,
-    budget_bytes: usize,
 }
 
 impl GroupState {
@@ -108,7 +105,6 @@ impl GroupState {
             layouts: StateLayouts::open(id, &plan, context.restored)?,
             clock: Arc::clone(&context.clock),
             max_parallelism: context.max_parallelism,
-            budget_bytes: context.state_budget_bytes,
         });
         Ok(())
     }
@@ -175,6 +171,7 @@ impl GroupState {
         }
         for group in &self.created {
             self.metas[*group as usize] = Meta {
+                live: true,
                 batch: self.batch,
                 ..Meta::default()
             };
@@ -268,8 +265,8 @@ impl GroupState {
             .iter()
             .map(|missing| {
                 let identity = plan.value_sets()[missing.set].identity;
-                let mut key = ValueKey::new(identity, store.max_parallelism);
-                let (group, key) = key.get(&self.keys, missing.group, &missing.value);
+                let mut key = ValueKey::new(store.max_parallelism);
+                let (group, key) = key.get(&self.keys, missing.group, identity, &missing.value);
                 (group, key.to_vec())
             })
             .collect();
@@ -344,41 +341,70 @@ impl GroupState {
     /// Writes what changed since the last barrier and removes what is empty.
     pub(crate) fn snapshot(
         &mut self,
-        checkpoint: CheckpointId,
         snapshot: &mut OperatorSnapshot,
     ) -> Result<(), OperatorError> {
         let Some(store) = &self.store else {
             return Err(OperatorError::Internal("a snapshot before open".into()));
         };
-        if let Some(values) = &store.values {
-            let mut delta = values.delta();
-            let keys = &self.keys;
-            let mut payload = Vec::new();
-            let plan = Arc::clone(self.set.plan());
-            for (number, set) in plan.value_sets().iter().enumerate() {
-                let mut key = ValueKey::new(set.identity, store.max_parallelism);
-                self.set.take_value_changes(number, &mut |change| {
-                    let (group, key) = key.get(keys, change.group, change.value);
-                    if change.counts.is_empty() {
-                        delta.delete(group, key);
-                        return;
-                    }
-                    payload.clear();
-                    payload.push(FORMAT);
-                    store
-                        .layouts
-                        .encode_value(&set.calls, change.counts, &mut payload);
-                    delta.put(group, key, change.seen_ms, &payload);
-                });
-            }
-            self.set.sweep_values();
-            snapshot.delta(delta);
-        }
-        let mut delta = store.groups.delta();
-        let (mut key, mut payload) = (Vec::new(), Vec::new());
+        store.layouts.snapshot(&self.node.state_id, snapshot);
+        self.write_values(&mut snapshot.deltas);
+        self.set.sweep_values();
         let dirty = std::mem::take(&mut self.dirty);
-        for group in &dirty {
+        self.write_groups(dirty, &mut snapshot.deltas);
+        Ok(())
+    }
+
+    /// Writes the distinct values that have changed.
+    fn write_values(&mut self, deltas: &mut Vec<Delta>) {
+        let Some(store) = &self.store else {
+            return;
+        };
+        let Some(values) = &store.values else {
+            return;
+        };
+        let mut delta = values.delta();
+        let keys = &self.keys;
+        let mut payload = Vec::new();
+        let plan = Arc::clone(self.set.plan());
+        let sets = plan.value_sets();
+        // More than enough: memory that is not touched costs nothing, growing does.
+        delta.reserve(self.set.noted_values(), 96, 32);
+        let mut key = ValueKey::new(store.max_parallelism);
+        self.set.take_value_changes(
+            |groups| rank_by_key(groups, keys, store.max_parallelism),
+            &mut |set, change| {
+                let (group, key) = key.get(keys, change.group, sets[set].identity, change.value);
+                if change.counts.is_empty() {
+                    delta.delete(group, key);
+                    return;
+                }
+                payload.clear();
+                payload.push(FORMAT);
+                store
+                    .layouts
+                    .encode_value(&sets[set].calls, change.counts, &mut payload);
+                delta.put(group, key, change.seen_ms, &payload);
+            },
+        );
+        deltas.push(delta);
+    }
+
+    /// Writes those of the groups that are dirty and lets go of those without rows.
+    fn write_groups(&mut self, mut groups: Vec<u32>, deltas: &mut Vec<Delta>) {
+        let Some(store) = &self.store else {
+            return;
+        };
+        // Groups that were evicted since they were listed are clean, or listed twice.
+        groups.retain(|group| self.metas[*group as usize].dirty);
+        rank_by_key(&mut groups, &self.keys, store.max_parallelism);
+        let mut delta = store.groups.delta();
+        delta.reserve(groups.len(), 64, 128);
+        let (mut key, mut payload) = (Vec::new(), Vec::new());
+        for group in &groups {
             let meta = &mut self.metas[*group as usize];
+            if !std::mem::take(&mut meta.dirty) {
+                continue;
+            }
             key.clear();
             self.keys.encode_key(*group, &mut key);
             let place = key_group(&key, store.max_parallelism);
@@ -394,51 +420,51 @@ impl GroupState {
             store.layouts.encode(&self.set, *group, &mut payload);
             delta.put(place, &key, meta.written_at, &payload);
             meta.persisted = true;
-            meta.written_by = checkpoint;
         }
-        snapshot.delta(delta);
-        store.layouts.snapshot(&self.node.state_id, snapshot);
-        for group in dirty {
-            self.metas[group as usize].dirty = false;
-            if self.metas[group as usize].rows == 0 {
+        deltas.push(delta);
+        for group in groups {
+            let meta = &self.metas[group as usize];
+            // A group that is listed twice has been let go of by the first entry.
+            if meta.live && meta.rows == 0 {
                 self.forget(group);
             }
         }
-        Ok(())
     }
 
-    /// A checkpoint is complete: if memory is over budget, evicts groups that have not changed
-    /// since its snapshot, those first that were not changed for the longest time.
-    pub(crate) fn evict(&mut self, complete: CheckpointId) {
-        let budget = match &self.store {
-            Some(store) => store.budget_bytes,
-            None => return,
-        };
+    /// Lets go of about this many bytes: the groups touched least recently, their changes handed
+    /// over first.
+    pub(crate) fn relieve(&mut self, bytes: u64, deltas: &mut Vec<Delta>) {
         let size = self.state_size();
-        if size.bytes as usize <= budget || size.entries == 0 {
+        if size.entries == 0 || self.store.is_none() {
             return;
         }
-        let mut clean: Vec<(i64, u32)> = self
-            .metas
-            .iter()
-            .enumerate()
-            .filter(|(_, meta)| {
-                meta.rows != 0 && !meta.dirty && meta.persisted && meta.written_by <= complete
+        self.write_values(deltas);
+        let mut coldest: Vec<(u32, u32)> = (0..self.metas.len() as u32)
+            .filter(|group| self.metas[*group as usize].live)
+            .map(|group| {
+                // How many batches ago, also when the counter has come round.
+                let age = self.batch.wrapping_sub(self.metas[group as usize].batch);
+                (u32::MAX - age, group)
             })
-            .map(|(group, meta)| (meta.written_at, group as u32))
             .collect();
-        // A fifth more than needed, so that not every checkpoint evicts.
-        let per_group = (size.bytes / size.entries).max(1) as usize;
-        let wanted = (size.bytes as usize - budget + budget / 5) / per_group + 1;
-        if wanted < clean.len() {
-            clean.select_nth_unstable(wanted);
-            clean.truncate(wanted);
+        let wanted =
+            (bytes.min(size.bytes) as f64 / size.bytes as f64 * size.entries as f64).ceil();
+        let wanted = wanted as usize;
+        if wanted < coldest.len() {
+            coldest.select_nth_unstable(wanted);
+            coldest.truncate(wanted);
         }
-        self.cold |= !clean.is_empty();
-        for (_, group) in clean {
-            self.clear(group);
-            self.forget(group);
+        let coldest: Vec<u32> = coldest.into_iter().map(|(_, group)| group).collect();
+        self.write_groups(coldest.clone(), deltas);
+        self.cold = true;
+        for group in coldest {
+            if self.metas[group as usize].live {
+                self.clear(group);
+                self.forget(group);
+            }
         }
+        let metas = &self.metas;
+        self.dirty.retain(|group| metas[*group as usize].dirty);
     }
 
     fn forget(&mut self, group: u32) {
@@ -449,13 +475,14 @@ impl GroupState {
 
     pub(crate) fn state_size(&self) -> StateSize {
         let entries = self.keys.len() as u64;
+        let heap = (self.keys.heap_bytes() + self.set.heap_bytes()) as u64;
         let allocated =
             self.keys.bytes() + self.set.bytes() + self.metas.capacity() * (size_of::<Meta>() + 1);
         // Columns do not shrink; what evicted groups leave free is used again.
         let bound = self.keys.group_bound().max(1) as u64;
         StateSize {
             entries,
-            bytes: allocated as u64 * entries / bound,
+            bytes: (allocated as u64 - heap) * entries / bound + heap,
         }
     }
 }
@@ -464,20 +491,34 @@ fn is_expired(written_at: i64, ttl_ms: u64, now: i64) -> bool {
     ttl_ms > 0 && now.saturating_sub_unsigned(ttl_ms) >= written_at
 }
 
+/// Most groups worth sorting here.
+const RANKED_GROUPS: usize = 1 << 16;
+
+/// Puts groups in the order in which their values lie in the table, so that the delta comes out
+/// sorted: sorting many values by their whole keys later costs far more.
+fn rank_by_key(groups: &mut [u32], keys: &KeyTable, max_parallelism: u32) {
+    if groups.len() > RANKED_GROUPS {
+        return;
+    }
+    groups.sort_by_cached_key(|group| {
+        let mut key = Vec::new();
+        keys.encode_key(*group, &mut key);
+        (key_group(&key, max_parallelism), key.len(), key)
+    });
+}
+
 /// Keys of values; what consecutive values of one group share is made once.
 struct ValueKey {
-    identity: u64,
     max_parallelism: u32,
     group: Option<(u32, KeyGroup)>,
-    /// Length of the part before the value.
+    /// Length of the part that belongs to the group.
     prefix: usize,
     key: Vec<u8>,
 }
 
 impl ValueKey {
-    fn new(identity: u64, max_parallelism: u32) -> Self {
+    fn new(max_parallelism: u32) -> Self {
         ValueKey {
-            identity,
             max_parallelism,
             group: None,
             prefix: 0,
@@ -485,14 +526,19 @@ impl ValueKey {
         }
     }
 
-    fn get(&mut self, keys: &KeyTable, group: u32, value: &[u8]) -> (KeyGroup, &[u8]) {
+    fn get(
+        &mut self,
+        keys: &KeyTable,
+        group: u32,
+        identity: u64,
+        value: &[u8],
+    ) -> (KeyGroup, &[u8]) {
         let place = match self.group {
             Some((same, place)) if same == group => place,
             _ => {
                 let mut group_key = Vec::new();
                 keys.encode_key(group, &mut group_key);
                 self.key.clear();
-                self.key.extend_from_slice(&self.identity.to_be_bytes());
                 codec::put_bytes(&mut self.key, &group_key);
                 self.prefix = self.key.len();
                 let place = key_group(&group_key, self.max_parallelism);
@@ -501,6 +547,7 @@ impl ValueKey {
             }
         };
         self.key.truncate(self.prefix);
+        self.key.extend_from_slice(&identity.to_be_bytes());
         self.key.extend_from_slice(value);
         (place, &self.key)
     }

@@ -12,14 +12,15 @@ use millrace_connectors::catalog::Connectors;
 use millrace_dataflow::{Dataflow, KeyGroupRange, RowKind};
 use millrace_engine::{
     Clock, RestoredState,
-    channel::BarrierInfo,
+    channel::{BarrierInfo, SlotWaker},
     slot::SlotHandle,
     slot_builder::{SlotBuilder, SlotConfig},
     slot_event::{SlotCommand, SlotEvents, SlotFailure, SnapshotTimings},
 };
 use millrace_sql::CompileOptions;
 use millrace_state::{
-    FrozenSnapshot, KeyedSnapshot, Layout, OperatorStateItem, SlotStore, StateBudget, UploadedFiles,
+    FrozenSnapshot, KeyedSnapshot, Layout, OperatorStateItem, SlotStore, Spill, StateBudget,
+    UploadedFiles,
 };
 use millrace_types::{CheckpointId, ExecutionId, JobId, SubtaskIndex, SubtaskMetrics, TenantName};
 
@@ -48,6 +49,13 @@ impl SlotEvents for Events {
             .0
             .send(Told::Snapshot(subtask, barrier, keyed, operator_state));
     }
+    fn spilled(&self, _subtask: u32, spill: Spill, waker: SlotWaker) {
+        std::thread::spawn(move || {
+            spill.write().unwrap();
+            waker.wake();
+        });
+    }
+    fn snapshot_failed(&self, _subtask: u32, _checkpoint: CheckpointId, _reason: &str) {}
     fn committed(&self, _subtask: u32, _checkpoint: CheckpointId) {}
     fn drained(&self, subtask: u32) {
         let _ = self.0.send(Told::Drained(subtask));
@@ -178,7 +186,8 @@ impl Job {
                 dataflow: dataflow.clone(),
                 clock: clock.clone(),
                 queue_bytes: 64 << 10,
-                state_budget_bytes: 1 << 20,
+                // So little that state leaves memory all the time.
+                state_budget_bytes: 16 << 10,
                 job: job.to_string(),
                 execution: execution.to_string(),
                 restored: restored.clone(),

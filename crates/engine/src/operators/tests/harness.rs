@@ -54,7 +54,6 @@ pub(super) struct Case {
     pub(super) node: Node,
     /// Key columns of the operator's input.
     pub(super) keys: Vec<usize>,
-    pub(super) budget: usize,
 }
 
 struct Subtask {
@@ -93,6 +92,10 @@ enum Travel {
     Restored,
     /// Restored after every step with the next parallelism of 1, 2, 3, 1, ….
     Rescaled,
+    /// Like `Clean`, but all state is pushed out of memory after every step.
+    Relieved,
+    /// Pushed out after every step and rescaled after every other one.
+    RelievedAndRescaled,
 }
 
 impl Case {
@@ -100,7 +103,12 @@ impl Case {
     /// Asserts that restored and rescaled runs give the same.
     pub(super) fn run(&self, steps: &[Step]) -> Vec<String> {
         let (clean, late) = self.run_as(steps, Travel::Clean);
-        for travel in [Travel::Restored, Travel::Rescaled] {
+        for travel in [
+            Travel::Restored,
+            Travel::Rescaled,
+            Travel::Relieved,
+            Travel::RelievedAndRescaled,
+        ] {
             let (other, other_late) = self.run_as(steps, travel);
             for (step, (clean, other)) in clean.iter().zip(&other).enumerate() {
                 assert_eq!(
@@ -136,8 +144,11 @@ impl Case {
         let mut results = Vec::new();
         for (number, step) in steps.iter().enumerate() {
             results.push(run.step(step));
+            if matches!(travel, Travel::Relieved | Travel::RelievedAndRescaled) {
+                run.relieve(number % 2 == 0);
+            }
             let parallelism = match travel {
-                Travel::Clean => {
+                Travel::Clean | Travel::Relieved => {
                     if number % 3 == 2 {
                         run.barrier();
                     }
@@ -145,6 +156,8 @@ impl Case {
                 }
                 Travel::Restored => 1,
                 Travel::Rescaled => [2, 3, 1][number % 3],
+                Travel::RelievedAndRescaled if number % 2 == 0 => continue,
+                Travel::RelievedAndRescaled => [2, 3, 1][number / 2 % 3],
             };
             // What a barrier flushes belongs to the step before.
             let flushed = run.restart(parallelism);
@@ -206,7 +219,6 @@ impl Run<'_> {
                         clock: Arc::clone(&self.clock) as Arc<dyn Clock>,
                         restored: &restored,
                         tables: &mut opener,
-                        state_budget_bytes: self.case.budget,
                     })
                     .unwrap();
                 Subtask {
@@ -244,9 +256,9 @@ impl Run<'_> {
                         .next_tick()
                         .is_some_and(|tick| tick <= *now);
                     if due {
-                        let mut out = Output::default();
-                        subtask.operator.tick(*now, &mut out).unwrap();
-                        collect(&mut out, &mut results);
+                        call(&mut subtask.operator, &mut results, |operator, out| {
+                            operator.tick(*now, out)
+                        });
                     }
                 }
             }
@@ -272,17 +284,17 @@ impl Run<'_> {
             match event {
                 Event::Batch(batch) => {
                     for (subtask, batch) in self.split(batch) {
-                        let mut out = Output::default();
                         let operator = &mut self.subtasks[subtask as usize].operator;
-                        operator.process(0, batch, &mut out).unwrap();
-                        collect(&mut out, results);
+                        call(operator, results, |operator, out| {
+                            operator.process(0, batch, out)
+                        });
                     }
                 }
                 Event::Watermark(watermark) => {
                     for subtask in &mut self.subtasks {
-                        let mut out = Output::default();
-                        subtask.operator.watermark(watermark, &mut out).unwrap();
-                        collect(&mut out, results);
+                        call(&mut subtask.operator, results, |operator, out| {
+                            operator.watermark(watermark, out)
+                        });
                     }
                 }
                 Event::Idle => {}
@@ -338,6 +350,18 @@ impl Run<'_> {
         (restored, results)
     }
 
+    /// Pushes everything out of memory, into RocksDB or only into frozen deltas.
+    fn relieve(&mut self, written: bool) {
+        for subtask in &mut self.subtasks {
+            let mut deltas = Vec::new();
+            subtask.operator.relieve(u64::MAX, &mut deltas).unwrap();
+            let spill = subtask.store.spill(deltas);
+            if written {
+                spill.write().unwrap();
+            }
+        }
+    }
+
     fn restart(&mut self, parallelism: u32) -> Vec<String> {
         let (restored, results) = self.barrier();
         self.count_late();
@@ -382,6 +406,21 @@ fn copy_state(
     }
     let frozen = store.freeze(CheckpointId(checkpoint), deltas);
     drop(frozen.persist(&dir.join("copied")).unwrap());
+}
+
+/// Calls an operator as a chain does: what it has more to emit comes before anything else.
+fn call(
+    operator: &mut Box<dyn Operator>,
+    results: &mut Vec<String>,
+    work: impl FnOnce(&mut dyn Operator, &mut Output) -> Result<(), OperatorError>,
+) {
+    let mut out = Output::default();
+    work(operator.as_mut(), &mut out).unwrap();
+    collect(&mut out, results);
+    while operator.has_more() {
+        operator.resume(&mut out).unwrap();
+        collect(&mut out, results);
+    }
 }
 
 fn collect(out: &mut Output, results: &mut Vec<String>) {

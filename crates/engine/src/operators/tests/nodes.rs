@@ -13,7 +13,6 @@ use super::{
     text::{schema, type_of},
 };
 
-pub(crate) const ENOUGH: usize = 64 << 20;
 
 /// `COUNT(*)`, `SUM(1) bigint`, `DISTINCT COUNT(2)`, `MAX(1) int IF 3`: arguments and filters are
 /// column numbers; a type is needed where it is not BIGINT.
@@ -147,7 +146,6 @@ pub(super) fn window_case(
             ),
             local: None,
             keys: keys.to_vec(),
-            budget: ENOUGH,
             input,
         },
         Phases::Two => {
@@ -165,7 +163,6 @@ pub(super) fn window_case(
                     append,
                 ),
                 keys: (0..keys.len()).collect(),
-                budget: ENOUGH,
                 input,
             }
         }
@@ -216,7 +213,6 @@ pub(super) fn group_case(
             ),
             local: None,
             keys: keys.to_vec(),
-            budget: ENOUGH,
             input,
         },
         Phases::Two => {
@@ -233,7 +229,6 @@ pub(super) fn group_case(
                     retract,
                 ),
                 keys: (0..keys.len()).collect(),
-                budget: ENOUGH,
                 input,
             }
         }
