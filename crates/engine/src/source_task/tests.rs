@@ -33,11 +33,16 @@ enum Does {
     Fails(&'static str),
 }
 
+type Completed = Arc<Mutex<Vec<String>>>;
 type Scripts = Arc<Mutex<BTreeMap<String, Vec<Does>>>>;
 
 struct Scripted {
     scripts: Scripts,
     watched: bool,
+    /// Listings that do not come about.
+    away: Arc<AtomicUsize>,
+    /// What was told of complete checkpoints, for sources that want to know.
+    completed: Option<Completed>,
     listing: String,
     open: Arc<AtomicUsize>,
     most_open: Arc<AtomicUsize>,
@@ -72,7 +77,29 @@ impl Source for Scripted {
             id: SplitId(id.clone()),
             position: 0.into(),
         };
+        let away = self.away.load(Ordering::SeqCst);
+        if away > 0 {
+            self.away.store(away - 1, Ordering::SeqCst);
+            if away > 1 {
+                return Ok(Vec::new());
+            }
+        }
         Ok(self.scripts.lock().keys().map(split).collect())
+    }
+
+    fn awaits_splits(&self) -> bool {
+        self.away.load(Ordering::SeqCst) > 0
+    }
+
+    fn wants_completed(&self) -> bool {
+        self.completed.is_some()
+    }
+
+    fn completed(&self, splits: &[SplitState]) {
+        let text = |split: &SplitState| format!("{}:{}", split.id.0, split.position);
+        if let Some(completed) = &self.completed {
+            completed.lock().extend(splits.iter().map(text));
+        }
     }
 
     fn listing(&self) -> String {
@@ -80,7 +107,7 @@ impl Source for Scripted {
     }
 
     fn discovery_interval_ms(&self) -> Option<u64> {
-        self.watched.then_some(1)
+        (self.watched || self.awaits_splits()).then_some(1)
     }
 
     fn open(&self, split: &SplitState, _: Waker) -> Result<Box<dyn SplitReader>, ConnectorError> {
@@ -169,6 +196,8 @@ impl Clock for Still {
 struct Bench {
     scripts: Scripts,
     watched: bool,
+    away: Arc<AtomicUsize>,
+    completed: Option<Completed>,
     listing: &'static str,
     idle_timeout_ms: u64,
     sent: Sent,
@@ -184,6 +213,8 @@ impl Bench {
         Bench {
             scripts: Arc::new(Mutex::new(scripts)),
             watched: false,
+            away: Arc::default(),
+            completed: None,
             listing: "here",
             idle_timeout_ms: 0,
             sent: Sent::default(),
@@ -219,6 +250,8 @@ impl Bench {
             source: Arc::new(Scripted {
                 scripts: self.scripts.clone(),
                 watched: self.watched,
+                away: self.away.clone(),
+                completed: self.completed.clone(),
                 listing: self.listing.to_owned(),
                 open: Arc::default(),
                 most_open: self.most_open.clone(),
@@ -504,4 +537,63 @@ fn failures_name_what_failed() {
         error.to_string().contains("position of a source split"),
         "{error}"
     );
+}
+
+/// Steps until the source has sent this much.
+fn settle_until_sent(bench: &Bench, task: &mut SourceTask, texts: usize) -> Vec<String> {
+    for _ in 0..10_000 {
+        settle(task, 0);
+        if bench.sent.0.lock().len() >= texts {
+            return bench.sent();
+        }
+        task.config.waker.park(Duration::from_millis(1));
+    }
+    panic!("only {:?} was sent", bench.sent());
+}
+
+#[test]
+fn a_source_whose_listing_is_still_to_come_counts_as_active() {
+    // Listed at the third time; without a further watch it ends then as usual.
+    let bench = Bench::new(&[("0", &[Does::Rows(&[10]), Does::Pending])]);
+    bench.away.store(3, Ordering::SeqCst);
+    let mut task = bench.task(&[]);
+    settle(&mut task, 0);
+    assert_eq!(bench.sent.0.lock()[0], "hello");
+    // A checkpoint in between holds nothing, and the next start lists anew.
+    assert!(snapshot(&mut task, 1).is_empty() || !task.awaiting);
+    let sent = settle_until_sent(&bench, &mut task, 4);
+    assert_eq!(sent, ["hello", "b:1", "[10]", "w:10"]);
+    bench.scripts.lock().clear();
+    assert!(task.discovery.is_none());
+
+    // Another subtask has no split: it is idle from then on.
+    let bench = Bench::new(&[("0", &[Does::Rows(&[10])])]);
+    bench.away.store(2, Ordering::SeqCst);
+    let mut other = bench.try_task(&[], 1, 2).unwrap();
+    let sent = settle_until_sent(&bench, &mut other, 4);
+    assert_eq!(sent, ["hello", "idle", "w:end", "end"]);
+}
+
+#[test]
+fn a_source_hears_where_a_complete_checkpoint_stood() {
+    let script: &[Does] = &[Does::Rows(&[1]), Does::Rows(&[2]), Does::Rows(&[3])];
+    let mut bench = Bench::new(&[("0", script)]);
+    let completed = Completed::default();
+    bench.completed = Some(completed.clone());
+    let mut task = bench.task(&[]);
+    let told = || std::mem::take(&mut *completed.lock());
+    task.step(0, true).unwrap();
+    for checkpoint in 1..4 {
+        task.step(0, true).unwrap();
+        snapshot(&mut task, checkpoint);
+    }
+    assert_eq!(told(), Vec::<String>::new());
+    // The first was given up: the second covers it.
+    task.checkpoint_complete(CheckpointId(2)).unwrap();
+    assert_eq!(told(), ["0:2"]);
+    settle(&mut task, 0);
+    assert!(task.is_ended());
+    snapshot(&mut task, 4);
+    task.checkpoint_complete(CheckpointId(4)).unwrap();
+    assert_eq!(told(), ["0:3"]);
 }
