@@ -15,6 +15,9 @@ use super::{
     topics::{TopicPartition, Topics},
 };
 
+/// Events of the client that are looked at for the reason of a failure.
+const MAX_EVENTS: usize = 20;
+
 /// Why a question has no answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Unanswered {
@@ -129,6 +132,10 @@ impl Brokers {
     }
 
     fn unanswered(&self, what: &str, error: &KafkaError) -> Unanswered {
+        // The client says what it met on its way to the brokers only when it is polled.
+        for _ in 0..MAX_EVENTS {
+            let _ = self.consumer.poll(Duration::ZERO);
+        }
         if let Some(refusal) = self.consumer.client().context().condition.refused() {
             return Unanswered::Refused(format!("cannot {what}: {refusal}"));
         }

@@ -78,7 +78,7 @@ enum Values {
     Offset(Vec<i64>),
     Timestamp(Vec<Option<i64>>),
     TimestampType(Vec<&'static str>),
-    Headers(HeaderColumn),
+    Headers(Box<HeaderColumn>),
 }
 
 #[derive(Default)]
@@ -99,7 +99,7 @@ impl MetadataColumn {
             "offset" => Values::Offset(Vec::new()),
             "timestamp" => Values::Timestamp(Vec::new()),
             "timestamp-type" => Values::TimestampType(Vec::new()),
-            _ => Values::Headers(HeaderColumn::default()),
+            _ => Values::Headers(Box::default()),
         };
         MetadataColumn {
             data_type: field.data_type().clone(),

@@ -52,10 +52,11 @@ impl Producing {
                 config.set("transaction.timeout.ms", limit);
             }
             // Retries then neither repeat nor reorder records.
-            None if !given("acks") && !given("request.required.acks") => {
-                if !given("enable.idempotence") {
-                    config.set("enable.idempotence", "true");
-                }
+            None if !given("acks")
+                && !given("request.required.acks")
+                && !given("enable.idempotence") =>
+            {
+                config.set("enable.idempotence", "true");
             }
             None => {}
         }

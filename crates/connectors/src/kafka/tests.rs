@@ -4,6 +4,7 @@
 #![allow(clippy::disallowed_methods)]
 
 mod reading;
+mod secured;
 mod writing;
 
 use std::{
