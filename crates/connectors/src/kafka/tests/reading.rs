@@ -1,3 +1,4 @@
+use arrow::array::Array;
 use rdkafka::{
     TopicPartitionList,
     consumer::{BaseConsumer, Consumer},
@@ -269,4 +270,72 @@ fn brokers_that_are_away_are_told_of() {
         "{told:?}"
     );
     assert!(told[0].ends_with("; trying again"), "{told:?}");
+}
+
+#[test]
+#[ignore = "needs a broker at MILLRACE_TEST_KAFKA"]
+fn metadata_are_columns() {
+    use arrow::array::AsArray;
+    use arrow::datatypes::{Fields, TimeUnit, TimestampMillisecondType};
+    use rdkafka::message::{Header, OwnedHeaders};
+
+    let topic = topic(1);
+    let producer: ThreadedProducer<DefaultProducerContext> = config().create().unwrap();
+    let headers = OwnedHeaders::new()
+        .insert(Header {
+            key: "a",
+            value: Some("1"),
+        })
+        .insert(Header {
+            key: "a",
+            value: None::<&str>,
+        });
+    let first = BaseRecord::<(), str>::to(&topic)
+        .payload("{}")
+        .timestamp(1_700_000_000_123);
+    producer.send(first.headers(headers)).unwrap();
+    producer.flush(PATIENCE).unwrap();
+    append(&topic, 0, &["{}"]);
+
+    let entries = Fields::from(vec![
+        Field::new("key", DataType::Utf8, false),
+        Field::new("value", DataType::Binary, true),
+    ]);
+    let entries = Arc::new(Field::new("entries", DataType::Struct(entries), false));
+    let utc = DataType::Timestamp(TimeUnit::Millisecond, Some("UTC".into()));
+    let mut node = source_node(&topic, &[EARLIEST, TO_LATEST]);
+    node.metadata = [
+        ("topic", DataType::Utf8),
+        ("timestamp", utc),
+        ("timestamp-type", DataType::Utf8),
+        ("headers", DataType::Map(entries, false)),
+    ]
+    .map(|(key, data_type)| (key.to_owned(), Field::new(key, data_type, true)))
+    .to_vec();
+    let table = KafkaSource::new(&node).unwrap();
+    let mut task = Task::open(&table, &table.splits(1).unwrap());
+    let deadline = Instant::now() + PATIENCE;
+    let mut batches = Vec::new();
+    while batches.iter().map(RecordBatch::num_rows).sum::<usize>() < 2 {
+        assert!(Instant::now() < deadline);
+        if let Polled::Rows(rows) = task.readers[0].1.poll(10, now_ms()).unwrap() {
+            batches.push(rows);
+        }
+    }
+    let rows = arrow::compute::concat_batches(&batches[0].schema(), &batches).unwrap();
+    assert_eq!(rows.num_rows(), 2);
+    assert_eq!(rows.column(2).as_string::<i32>().value(1), topic);
+    let times = rows.column(3).as_primitive::<TimestampMillisecondType>();
+    assert_eq!(times.value(0), 1_700_000_000_123);
+    assert!((now_ms() - times.value(1)).abs() < 60_000);
+    assert_eq!(rows.column(4).as_string::<i32>().value(0), "CreateTime");
+    let headers = rows.column(5).as_map();
+    let of_first = headers.value(0);
+    let (keys, values) = (
+        of_first.column(0).as_string::<i32>(),
+        of_first.column(1).as_binary::<i32>(),
+    );
+    assert_eq!((keys.value(0), values.value(0)), ("a", &b"1"[..]));
+    assert_eq!((keys.value(1), values.is_null(1)), ("a", true));
+    assert_eq!(headers.value(1).len(), 0);
 }

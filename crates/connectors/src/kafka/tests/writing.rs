@@ -56,10 +56,14 @@ fn read(topic: &str) -> Vec<(i32, Option<String>, Option<String>)> {
 }
 
 fn ids(topic: &str) -> Vec<i64> {
-    let records = read(topic).into_iter();
+    ids_of(&read(topic))
+}
+
+fn ids_of(records: &[(i32, Option<String>, Option<String>)]) -> Vec<i64> {
+    let records = records.iter();
     let mut ids: Vec<i64> = records
         .map(|(_, _, value)| {
-            let value: serde_json::Value = serde_json::from_str(&value.unwrap()).unwrap();
+            let value: serde_json::Value = serde_json::from_str(value.as_ref().unwrap()).unwrap();
             value["id"].as_i64().unwrap()
         })
         .collect();
@@ -302,4 +306,58 @@ fn what_a_checkpoint_cannot_hold_is_refused_before_it_is_taken() {
         error.contains("at most 16384 KiB") && error.contains("checkpointing.interval"),
         "{error}"
     );
+}
+
+#[test]
+#[ignore = "needs a broker at MILLRACE_TEST_KAFKA"]
+fn timestamps_and_headers_are_written() {
+    use arrow::array::{BinaryBuilder, MapBuilder, StringBuilder, TimestampMillisecondArray};
+    use rdkafka::message::Headers;
+
+    let mut maps = MapBuilder::new(None, StringBuilder::new(), BinaryBuilder::new());
+    maps.keys().append_value("h");
+    maps.values().append_value(b"v");
+    maps.append(true).unwrap();
+    maps.append(false).unwrap();
+    let maps: ArrayRef = Arc::new(maps.finish());
+    let times: ArrayRef =
+        Arc::new(TimestampMillisecondArray::from(vec![Some(1_000), None]).with_timezone("UTC"));
+    let noted = |key: &str, column: &ArrayRef| {
+        let field = Field::new(key, column.data_type().clone(), true);
+        field.with_metadata([("millrace.metadata".to_owned(), key.to_owned())].into())
+    };
+    for guarantee in ["at-least-once", "exactly-once"] {
+        let topic = topic(1);
+        let mut node = sink_node(&topic, &[("sink.delivery-guarantee", guarantee)], &[]);
+        node.schema = Arc::new(Schema::new(vec![
+            noted("timestamp", &times),
+            Field::new("id", DataType::Int64, true),
+            noted("headers", &maps),
+        ]));
+        let mut writer = KafkaSink::new(&node)
+            .unwrap()
+            .open(&context(&topic, 0))
+            .unwrap();
+        let ids: ArrayRef = Arc::new(Int64Array::from(vec![7, 8]));
+        let columns = vec![times.clone(), ids, maps.clone()];
+        let rows = RecordBatch::try_new(node.schema.clone(), columns).unwrap();
+        writer.write(&rows, None).unwrap();
+        writer.at_barrier(CheckpointId(1));
+        let staged = writer.pre_commit().unwrap();
+        writer.commit(&staged).unwrap();
+        assert_eq!(ids_of(&read(&topic)), [7, 8]);
+        let consumer: BaseConsumer = config().set("group.id", "reader").create().unwrap();
+        let mut list = TopicPartitionList::new();
+        list.add_partition_offset(&topic, 0, Offset::Beginning)
+            .unwrap();
+        consumer.assign(&list).unwrap();
+        let first = consumer.poll(PATIENCE).unwrap().unwrap();
+        assert_eq!(first.payload(), Some(&br#"{"id":7}"#[..]));
+        assert_eq!(first.timestamp().to_millis(), Some(1_000));
+        let header = first.headers().unwrap().get(0);
+        assert_eq!((header.key, header.value), ("h", Some(&b"v"[..])));
+        let second = consumer.poll(PATIENCE).unwrap().unwrap();
+        assert!(second.headers().is_none());
+        assert!((now_ms() - second.timestamp().to_millis().unwrap()).abs() < 60_000);
+    }
 }
