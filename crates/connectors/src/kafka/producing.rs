@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use rdkafka::{
     error::{KafkaError, RDKafkaErrorCode},
     message::{Header, OwnedHeaders},
-    producer::{BaseRecord, Producer, ThreadedProducer},
+    producer::{BaseProducer, BaseRecord, Producer},
 };
 
 use super::{
@@ -22,14 +22,24 @@ use super::{
 /// How long the number of partitions is taken to stay the same.
 const RECOUNT_MS: i64 = 60_000;
 
-/// Writes records to a topic.
+/// Events of the client that are looked at for the reason of a failure.
+const MAX_EVENTS: usize = 20;
+/// Between two looks at whether records were delivered.
+const PAUSE: Duration = Duration::from_millis(1);
+/// Records after which the client's reports of delivery are taken, for which it has room.
+const POLL_EVERY: u32 = 256;
+
+/// Writes records to a topic. There is no thread that takes the client's reports: it would take
+/// those that a flush waits for, which then wakes up late.
 pub(super) struct Producing {
-    pub(super) producer: ThreadedProducer<Context>,
+    pub(super) producer: BaseProducer<Context>,
     topic: String,
     partitioner: Partitioner,
     patience: Duration,
     /// Partitions, and when they were counted.
     partitions: Option<(i32, i64)>,
+    /// Records since the client was polled.
+    unpolled: u32,
 }
 
 impl Producing {
@@ -78,6 +88,7 @@ impl Producing {
             partitioner: Partitioner::new(options.partitioner, subtask),
             patience: Duration::from_millis(options.delivery_timeout_ms),
             partitions: None,
+            unpolled: 0,
         })
     }
 
@@ -127,8 +138,12 @@ impl Producing {
             }
             message.headers = Some(headers);
         }
+        self.unpolled += 1;
+        if self.unpolled >= POLL_EVERY {
+            self.unpolled = 0;
+            self.producer.poll(Duration::ZERO);
+        }
         let mut waited = Duration::ZERO;
-        let pause = Duration::from_millis(20);
         loop {
             match self.producer.send(message) {
                 Ok(()) => return Ok(()),
@@ -137,23 +152,29 @@ impl Producing {
                     if !full || waited > self.patience {
                         return Err(self.failure("write", &error));
                     }
-                    // Returns as soon as the queue is empty; time is all that matters here.
-                    let _ = self.producer.flush(pause);
+                    self.producer.poll(PAUSE);
                     self.check()?;
-                    waited += pause;
+                    waited += PAUSE;
                     message = back;
                 }
             }
         }
     }
 
-    /// Waits until everything is on the brokers.
+    /// Waits until everything is on the brokers. The client's own flush looks for that ten times a
+    /// second only.
+    // The time is only used to end the wait, which the client ends earlier for each record.
+    #[allow(clippy::disallowed_methods)]
     pub(super) fn flush(&self) -> Result<(), Failure> {
-        // What cannot be delivered is given up a little earlier than this, each record on its own.
         let patience = self.patience + Duration::from_secs(5);
-        self.producer
-            .flush(patience)
-            .map_err(|error| self.failure("write", &error))?;
+        let started = std::time::Instant::now();
+        while self.producer.in_flight_count() > 0 {
+            if started.elapsed() > patience {
+                let late = KafkaError::Flush(RDKafkaErrorCode::OperationTimedOut);
+                return Err(self.failure("write", &late));
+            }
+            self.producer.poll(PAUSE);
+        }
         self.check()?;
         self.producer.client().context().condition.well();
         Ok(())
@@ -161,6 +182,7 @@ impl Producing {
 
     /// Whether a record was not delivered.
     pub(super) fn check(&self) -> Result<(), Failure> {
+        self.producer.poll(Duration::ZERO);
         match self.producer.client().context().take_undelivered() {
             None => Ok(()),
             Some(reason) => {
@@ -183,6 +205,9 @@ impl Producing {
 
     /// What an error of the client means.
     pub(super) fn failure(&self, what: &str, error: &KafkaError) -> Failure {
+        for _ in 0..MAX_EVENTS {
+            self.producer.poll(Duration::ZERO);
+        }
         let condition = &self.producer.client().context().condition;
         if let Some(refused) = condition.refused() {
             return final_failure(format!("cannot {what}: {refused}"));
