@@ -54,8 +54,8 @@ impl SplitRecord {
 }
 
 /// The subtask that reads a split: by its number when the id ends in one (generators,
-/// partitions: even over the subtasks), else by a stable hash (paths, whose numbers may be
-/// dates or have gaps).
+/// partitions: even over the subtasks, beginning elsewhere for every topic), else by a stable
+/// hash (paths, whose numbers may be dates or have gaps).
 pub fn subtask_of(split: &SplitId, parallelism: u32) -> u32 {
     let digits = split.0.bytes().rev().take_while(u8::is_ascii_digit).count();
     let head = &split.0[..split.0.len() - digits];
@@ -64,8 +64,16 @@ pub fn subtask_of(split: &SplitId, parallelism: u32) -> u32 {
     } else {
         None
     };
-    let spread = number.unwrap_or_else(|| xxh3_64(split.0.as_bytes()));
-    (spread % u64::from(parallelism)) as u32
+    let parallelism = u64::from(parallelism);
+    let first = match head {
+        "" => 0,
+        topic => xxh3_64(topic.as_bytes()) % parallelism,
+    };
+    let spread = match number {
+        Some(number) => first + number % parallelism,
+        None => xxh3_64(split.0.as_bytes()),
+    };
+    (spread % parallelism) as u32
 }
 
 #[cfg(test)]
@@ -75,7 +83,20 @@ mod tests {
     #[test]
     fn numbered_splits_are_spread_evenly() {
         let at = |id: &str| subtask_of(&SplitId(id.into()), 4);
-        assert_eq!(["0", "1", "2", "5", "topic-7"].map(at), [0, 1, 2, 1, 3]);
+        assert_eq!(["0", "1", "2", "5"].map(at), [0, 1, 2, 1]);
+        let of_topic: Vec<u32> = (0..8).map(|i| at(&format!("topic-{i}"))).collect();
+        let first = of_topic[0];
+        assert!(
+            (0..8).all(|i| of_topic[i as usize] == (first + i) % 4),
+            "{of_topic:?}"
+        );
+        let first_ones: std::collections::BTreeSet<u32> =
+            (0..40).map(|i| at(&format!("topic-{i}-0"))).collect();
+        assert_eq!(
+            first_ones.len(),
+            4,
+            "small topics do not all meet at one subtask"
+        );
         assert!(at("data/part.json") < 4);
         let spread: std::collections::BTreeSet<u32> =
             (0..40).map(|i| at(&format!("in/day-{}", i * 4))).collect();
