@@ -32,26 +32,29 @@ impl Severity {
 /// What to tell, decided from what was seen and when.
 #[derive(Debug, Default)]
 struct Telling {
-    /// What is wrong, and when that was told last.
-    trouble: Option<(String, Duration)>,
+    /// Whether something is wrong, and whether that was told.
+    trouble: Option<bool>,
+    /// When a trouble was told last.
+    told: Option<Duration>,
 }
 
 impl Telling {
-    fn trouble(&mut self, text: &str, now: Duration) -> bool {
-        let due = match &self.trouble {
-            None => true,
-            // The client words the same trouble in several ways, one after the other.
-            Some((_, told)) => now.saturating_sub(*told) >= REMIND,
-        };
+    /// Whether to tell. The client words one trouble in several ways, and while one broker of
+    /// several is away it comes and goes with every answer of the others.
+    fn trouble(&mut self, now: Duration) -> bool {
+        let due = self
+            .told
+            .is_none_or(|told| now.saturating_sub(told) >= REMIND);
         if due {
-            self.trouble = Some((text.to_owned(), now));
+            self.told = Some(now);
         }
+        self.trouble = Some(due || self.trouble == Some(true));
         due
     }
 
-    /// Whether a trouble has ended.
+    /// Whether to tell that a trouble has ended.
     fn well(&mut self) -> bool {
-        self.trouble.take().is_some()
+        self.trouble.take() == Some(true)
     }
 }
 
@@ -85,7 +88,7 @@ impl Condition {
 
     /// Something that the client will try again.
     pub(super) fn trouble(&self, text: &str) {
-        if self.telling.lock().trouble(text, self.started.elapsed()) {
+        if self.telling.lock().trouble(self.started.elapsed()) {
             self.tell(Severity::Warning, &format!("{text}; trying again"));
         }
     }
@@ -100,6 +103,12 @@ impl Condition {
     /// An error that the client met on its own.
     pub(super) fn error(&self, error: &KafkaError, reason: &str) {
         let code = error.rdkafka_error_code();
+        if code == Some(RDKafkaErrorCode::GroupAuthorizationFailed) {
+            // The client looks for the group's coordinator though it only reads; where the group
+            // is needed, its use says so.
+            tracing::debug!(reason, "a consumer group is not for us");
+            return;
+        }
         if matches!(
             code,
             Some(RDKafkaErrorCode::Authentication | RDKafkaErrorCode::SaslAuthenticationFailed)
@@ -136,12 +145,17 @@ mod tests {
         let at = Duration::from_secs;
         let mut telling = Telling::default();
         assert!(!telling.well());
-        assert!(telling.trouble("refused", at(1)));
-        assert!(!telling.trouble("all brokers down", at(2)));
-        assert!(!telling.trouble("refused", at(60)));
-        assert!(telling.trouble("refused", at(61)));
+        assert!(telling.trouble(at(1)));
+        assert!(!telling.trouble(at(2)));
+        assert!(!telling.trouble(at(60)));
+        assert!(telling.trouble(at(61)));
         assert!(telling.well());
         assert!(!telling.well());
-        assert!(telling.trouble("refused", at(62)));
+        // It comes and goes: neither is told.
+        assert!(!telling.trouble(at(62)));
+        assert!(!telling.well());
+        assert!(!telling.trouble(at(63)));
+        assert!(telling.trouble(at(121)));
+        assert!(telling.well());
     }
 }
