@@ -3,6 +3,7 @@
 
 #![allow(clippy::disallowed_methods)]
 
+mod compiling;
 mod reading;
 mod secured;
 mod writing;
