@@ -1,5 +1,5 @@
-//! Jobs from topic to topic on a real broker, with workers and the broker killed: every row is
-//! there once.
+//! Jobs from topic to topic on a real broker, with workers, the broker and the control plane
+//! killed: every row is there once.
 
 #![allow(clippy::disallowed_methods)]
 
@@ -133,11 +133,11 @@ async fn rows_and_windows_come_out_once_whatever_is_killed() -> Result<()> {
           FROM TABLE(TUMBLE(TABLE rows_in, DESCRIPTOR(at), INTERVAL '1' SECOND))
           GROUP BY window_start, window_end, k;
         END;";
-    let service = Service::up(root.path()).await?;
+    let mut service = Service::up(root.path()).await?;
     let job = Job::create(service.client(), &spec("kafka-once", &sql, QUICK)).await?;
     job.wait_for("running", PATIENCE).await?;
 
-    // Rows come in for some time; meanwhile workers die, and the broker once.
+    // Rows come in for some time; meanwhile workers die, the broker once, and the control plane.
     let producer = topics.producer()?;
     let filling = std::thread::spawn(move || -> Result<()> {
         for id in 0..ROWS {
@@ -162,7 +162,8 @@ async fn rows_and_windows_come_out_once_whatever_is_killed() -> Result<()> {
     let mut chance = Chance::new(run_seed("kafka"), "workers");
     let mut killed = 0;
     let deadline = Instant::now() + Duration::from_secs(14);
-    let mut broker_at = Some(Instant::now() + Duration::from_secs(6));
+    let mut broker_at = Some(Instant::now() + Duration::from_secs(5));
+    let mut control_plane_at = Some(Instant::now() + Duration::from_secs(9));
     while Instant::now() < deadline {
         tokio::time::sleep(chance.millis(700, 2_500)).await;
         if let Some(victim) = chance.pick(&job.workers().await?)
@@ -173,6 +174,12 @@ async fn rows_and_windows_come_out_once_whatever_is_killed() -> Result<()> {
         if broker_at.is_some_and(|at| Instant::now() > at) {
             broker_at = None;
             kafka.restart()?;
+        }
+        if control_plane_at.is_some_and(|at| Instant::now() > at) {
+            control_plane_at = None;
+            service.kill()?;
+            tokio::time::sleep(chance.millis(500, 2_000)).await;
+            service.restart().await?;
         }
     }
     filling
@@ -379,6 +386,66 @@ async fn a_broker_that_is_away_is_told_of_and_waited_for() -> Result<()> {
     kafka.restart()?;
     topics.append("in", 1, &[r#"{"id": 2}"#.to_owned()])?;
     read_until(&topics, "out", &job, |records| records.len() == 2).await?;
+    assert_eq!(job.executions().await?.len(), 1, "{}", job.history().await);
+    job.stop("now").await
+}
+
+#[tokio::test]
+#[ignore = "needs `scripts/kafka.sh install`"]
+async fn rows_wait_for_a_broker_that_goes_away_while_they_are_written() -> Result<()> {
+    let root = TempDir::new()?;
+    let mut kafka = Kafka::start(root.path())?;
+    let topics = Topics::of(kafka.bootstrap());
+    for topic in ["in", "once", "least"] {
+        topics.create(topic, 1).await?;
+    }
+    let mut sql = table(
+        "source",
+        "id BIGINT",
+        &kafka,
+        "in",
+        ", 'scan.startup.mode' = 'earliest-offset'",
+    );
+    let once = ", 'sink.delivery-guarantee' = 'exactly-once'";
+    sql += &table("once", "id BIGINT", &kafka, "once", once);
+    sql += &table("least", "id BIGINT", &kafka, "least", "");
+    sql += "EXECUTE STATEMENT SET BEGIN
+        INSERT INTO once SELECT id FROM source;
+        INSERT INTO least SELECT id FROM source;
+        END;";
+    let service = Service::up(root.path()).await?;
+    let job = Job::create(service.client(), &spec("kafka-outage", &sql, ALONE)).await?;
+    job.wait_for("running", PATIENCE).await?;
+    let mut expected = Vec::new();
+    for round in 0..4_u64 {
+        let ids = (0..500).map(|id| round * 500 + id);
+        let values: Vec<String> = ids.map(|id| json!({"id": id}).to_string()).collect();
+        topics.append("in", 0, &values)?;
+        expected.extend(values);
+        // At another moment of a checkpoint in every round.
+        tokio::time::sleep(Duration::from_millis(70 * round)).await;
+        kafka.kill()?;
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        kafka.restart()?;
+    }
+    for topic in ["once", "least"] {
+        let records = read_until(&topics, topic, &job, |records| {
+            records.len() >= expected.len()
+        })
+        .await?;
+        let mut values: Vec<String> = records
+            .into_iter()
+            .flat_map(|record| record.value)
+            .collect();
+        if topic == "least" {
+            let known: std::collections::BTreeSet<String> = values.iter().cloned().collect();
+            assert_eq!(known.len(), expected.len());
+            continue;
+        }
+        values.sort_unstable();
+        expected.sort_unstable();
+        assert_eq!(values, expected);
+    }
     assert_eq!(job.executions().await?.len(), 1, "{}", job.history().await);
     job.stop("now").await
 }
