@@ -9,9 +9,7 @@ use arrow::{
     array::{ArrayRef, RecordBatch, RecordBatchOptions},
     datatypes::SchemaRef,
 };
-use millrace_connectors::source::{
-    ConnectorError, Polled, Source, SplitReader, SplitState, Waker,
-};
+use millrace_connectors::source::{ConnectorError, Polled, Source, SplitReader, SplitState, Waker};
 use millrace_dataflow::{ScalarExpr, StateId, WatermarkSpec};
 use millrace_types::CheckpointId;
 
@@ -425,7 +423,10 @@ impl SourceTask {
         let (before, input) = (split.record.watermark, split.input);
         let id = &split.record.split.id.0;
         let place = |row: usize| {
-            let told = split.open.as_ref().and_then(|open| open.reader.place_of(row));
+            let told = split
+                .open
+                .as_ref()
+                .and_then(|open| open.reader.place_of(row));
             told.unwrap_or_else(|| format!("row {row} of a batch of `{id}`"))
         };
         let (times, implied) = event_times(spec, &rows, place)
@@ -544,13 +545,14 @@ impl SourceTask {
         Ok(Step::Barrier(barrier, snapshot))
     }
 
-    pub fn checkpoint_complete(
-        &mut self,
-        checkpoint: CheckpointId,
-    ) -> Result<(), TaskError> {
+    pub fn checkpoint_complete(&mut self, checkpoint: CheckpointId) -> Result<(), TaskError> {
         while let Some((_, splits)) = self.passed.pop_front_if(|(of, _)| *of <= checkpoint) {
             // What a later one covers as well is not told twice.
-            if self.passed.front().is_none_or(|(next, _)| *next > checkpoint) {
+            if self
+                .passed
+                .front()
+                .is_none_or(|(next, _)| *next > checkpoint)
+            {
                 self.config.source.completed(&splits);
             }
         }
