@@ -322,11 +322,11 @@ impl Chain {
         Ok(())
     }
 
-    /// Bytes of state that each node holds in memory.
-    pub fn state_bytes(&self) -> impl Iterator<Item = u64> {
+    /// Bytes of state that each node could let go of.
+    pub fn relievable_bytes(&self) -> impl Iterator<Item = u64> {
         self.nodes.iter().map(|node| {
             let operator = node.operator.as_ref();
-            operator.map_or(0, |operator| operator.state_size().bytes)
+            operator.map_or(0, |operator| operator.relievable_bytes())
         })
     }
 

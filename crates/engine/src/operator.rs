@@ -283,6 +283,12 @@ pub trait Operator: Send {
         StateSize::default()
     }
 
+    /// Bytes that [`Operator::relieve`] can free. Less than the state size where an operator bounds
+    /// what it holds by itself.
+    fn relievable_bytes(&self) -> u64 {
+        self.state_size().bytes
+    }
+
     fn late_rows(&self) -> LateRows {
         LateRows::default()
     }

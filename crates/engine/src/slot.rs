@@ -225,7 +225,7 @@ impl RunningSlot {
     /// what they let go of is written.
     fn keep_within_memory(&mut self) -> Result<bool, TaskError> {
         let holdings = self.holdings();
-        let unwritten = self.slot.store.unwritten_bytes() + self.slot.snapshots.bytes();
+        let unwritten = self.slot.store.unwritten_bytes();
         let reliefs = match self.slot.memory.judge(&holdings, unwritten) {
             Measure::Nothing => return Ok(false),
             Measure::Wait => return Ok(true),
@@ -259,7 +259,7 @@ impl RunningSlot {
         tasks
             .flat_map(|(task, of_task)| {
                 let held_back = self.slot.snapshots.holds_back(task);
-                let nodes = of_task.chain().state_bytes().enumerate();
+                let nodes = of_task.chain().relievable_bytes().enumerate();
                 nodes.map(move |(position, bytes)| Holding {
                     task,
                     position,

@@ -9,6 +9,9 @@
 /// A share of the budget: freed beyond need, so that not every batch has to free some.
 const SLACK: u64 = 5;
 
+/// No snapshot is given up for a slot that is over its budget by no more than this.
+const TOLERATED_BYTES: u64 = 4 << 20;
+
 /// What one operator holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Holding {
@@ -83,7 +86,7 @@ impl SlotMemory {
                 bytes,
             });
         }
-        if missing > 0 && held > self.budget + self.budget / 2 {
+        if missing > 0 && held > self.budget + (self.budget / 2).max(TOLERATED_BYTES) {
             return Measure::GiveUpSnapshot;
         }
         if reliefs.is_empty() {
@@ -140,14 +143,18 @@ mod tests {
 
     #[test]
     fn tasks_in_the_midst_of_a_snapshot_are_spared_as_long_as_it_goes() {
-        let memory = SlotMemory::new(1_000);
+        const MIB: u64 = 1 << 20;
+        let memory = SlotMemory::new(10 << 20);
         let judge = |holdings: &[Holding]| memory.judge(holdings, 0);
         assert_eq!(
-            judge(&[holding(0, 1_000, true), holding(1, 100, false)]),
-            Measure::Relieve(vec![relief(1, 100)])
+            judge(&[holding(0, 10 * MIB, true), holding(1, MIB, false)]),
+            Measure::Relieve(vec![relief(1, MIB)])
         );
-        assert_eq!(judge(&[holding(0, 1_400, true)]), Measure::Nothing);
-        assert_eq!(judge(&[holding(0, 1_600, true)]), Measure::GiveUpSnapshot);
+        assert_eq!(judge(&[holding(0, 14 * MIB, true)]), Measure::Nothing);
+        assert_eq!(
+            judge(&[holding(0, 16 * MIB, true)]),
+            Measure::GiveUpSnapshot
+        );
     }
 
     #[test]

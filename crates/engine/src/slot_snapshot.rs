@@ -75,12 +75,6 @@ impl SlotSnapshots {
         std::mem::take(&mut self.left_over)
     }
 
-    /// Memory held by deltas here.
-    pub fn bytes(&self) -> u64 {
-        let deltas = self.left_over.iter().chain(&self.deltas);
-        deltas.map(|delta| delta.bytes() as u64).sum()
-    }
-
     /// Adds a task's part, for which the slot did nothing else for `pause_nanos`; returns the
     /// snapshot when it was the last.
     pub fn add(

@@ -237,6 +237,10 @@ impl Operator for LocalWindowAggregate {
         self.flush(out)
     }
 
+    fn relievable_bytes(&self) -> u64 {
+        0
+    }
+
     fn state_size(&self) -> StateSize {
         StateSize {
             entries: self.groups_held as u64,
