@@ -7,7 +7,7 @@ use millrace_dataflow::SinkNode;
 use super::{
     condition::Condition,
     exactly_once::ExactlyOnceWriter,
-    options::{Guarantee, SinkOptions},
+    options::{Guarantee, PartitionerKind, SinkOptions},
     write::DirectWriter,
     write_layout::WriteLayout,
 };
@@ -45,7 +45,14 @@ impl KafkaSink {
 impl UpsertKafkaSink {
     /// Checks the table's options; connects to nothing.
     pub fn new(node: &SinkNode) -> Result<Self, ConnectorError> {
-        TopicSink::new(node, WriteLayout::upsert(node)?).map(UpsertKafkaSink)
+        let sink = TopicSink::new(node, WriteLayout::upsert(node)?)?;
+        if sink.options.partitioner != PartitionerKind::ByKey {
+            return Err(ConnectorError(format!(
+                "table `{}`: 'sink.partitioner' is not for 'upsert-kafka': all records of a key must be in one partition, or the newest could not be told",
+                node.table
+            )));
+        }
+        Ok(UpsertKafkaSink(sink))
     }
 }
 

@@ -124,6 +124,11 @@ fn what_cannot_be_is_refused_with_what_can() {
         let error = refused(&format!("{SOURCE}{table}{query}"));
         assert!(error.contains(part), "{error}");
     }
+    let anywhere = format!("{keyed}, 'sink.partitioner' = 'round-robin'");
+    let columns = "name STRING, n BIGINT, PRIMARY KEY (name) NOT ENFORCED";
+    let table = target(columns, "upsert-kafka", &anywhere);
+    let error = refused(&format!("{SOURCE}{table}{counted}"));
+    assert!(error.contains("all records of a key"), "{error}");
     let upsert = target(
         "name STRING, n BIGINT, PRIMARY KEY (name) NOT ENFORCED",
         "upsert-kafka",
