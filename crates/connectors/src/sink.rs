@@ -62,6 +62,11 @@ pub trait RowTap: Send + Sync {
 
     /// Something that belongs in the job's history: `severity` is `info`, `warning` or `error`.
     fn notice(&self, _severity: &str, _message: &str) {}
+
+    /// Whether the slot is to end: who waits for something on its thread gives up.
+    fn is_canceled(&self) -> bool {
+        false
+    }
 }
 
 /// Who writes: makes staged names unique and lets leftovers be told apart.

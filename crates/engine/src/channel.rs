@@ -9,7 +9,7 @@ use std::{
     fmt,
     sync::{
         Arc, OnceLock,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -79,6 +79,7 @@ pub struct SlotWaker {
 struct WakerInner {
     woken: Mutex<bool>,
     condition: Condvar,
+    canceled: AtomicBool,
 }
 
 impl SlotWaker {
@@ -88,6 +89,15 @@ impl SlotWaker {
             *woken = true;
             self.inner.condition.notify_one();
         }
+    }
+
+    /// The slot is to end: what it waits for within a step is given up.
+    pub(crate) fn cancel(&self) {
+        self.inner.canceled.store(true, Ordering::SeqCst);
+    }
+
+    pub(crate) fn is_canceled(&self) -> bool {
+        self.inner.canceled.load(Ordering::SeqCst)
     }
 
     /// Waits for a wake, at most this long.

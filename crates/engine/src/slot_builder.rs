@@ -229,7 +229,7 @@ impl SlotBuilder {
         chain: Chain,
     ) -> Result<SourceTask, OperatorError> {
         let source = registry::source(node).map_err(crate::two_phase::connector)?;
-        source.report_to(Arc::new(EventTap(self.config.events.clone())));
+        source.report_to(Arc::new(self.tap()));
         let mut config = self.source_config(source, node.state_id.clone());
         let schema = output_schema(&node.output);
         config.output = Some((node.output.clone(), schema));
@@ -251,12 +251,19 @@ impl SlotBuilder {
         SourceTask::open(config, chain, &self.config.restored)
     }
 
+    fn tap(&self) -> EventTap {
+        EventTap {
+            events: self.config.events.clone(),
+            waker: self.waker.clone(),
+        }
+    }
+
     /// `writer` tells the writers of the job apart.
     fn writer_context(&self, table: &str, writer: &str) -> WriterContext {
         let clock = self.config.clock.clone();
         WriterContext {
             table: table.to_owned(),
-            tap: Arc::new(EventTap(self.config.events.clone())),
+            tap: Arc::new(self.tap()),
             job: self.config.job.clone(),
             execution: self.config.execution.clone(),
             writer: writer.to_owned(),
@@ -419,14 +426,21 @@ impl OpenTable for StoreTables<'_> {
     }
 }
 
-struct EventTap(Arc<dyn SlotEvents>);
+struct EventTap {
+    events: Arc<dyn SlotEvents>,
+    waker: SlotWaker,
+}
 
 impl RowTap for EventTap {
     fn rows(&self, table: &str, subtask: u32, rows: &RecordBatch, kinds: Option<&[RowKind]>) {
-        self.0.output_rows(table, subtask, rows, kinds);
+        self.events.output_rows(table, subtask, rows, kinds);
     }
 
     fn notice(&self, severity: &str, message: &str) {
-        self.0.notice(severity, message);
+        self.events.notice(severity, message);
+    }
+
+    fn is_canceled(&self) -> bool {
+        self.waker.is_canceled()
     }
 }

@@ -86,6 +86,14 @@ impl Condition {
         *self.tap.lock() = Some(tap);
     }
 
+    /// Whether whoever waits for the brokers is to give up.
+    pub(super) fn is_canceled(&self) -> bool {
+        self.tap
+            .lock()
+            .as_ref()
+            .is_some_and(|tap| tap.is_canceled())
+    }
+
     /// Something that the client will try again.
     pub(super) fn trouble(&self, text: &str) {
         if self.telling.lock().trouble(self.started.elapsed()) {

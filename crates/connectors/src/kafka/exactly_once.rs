@@ -153,7 +153,9 @@ impl ExactlyOnceWriter {
                     )));
                 }
                 FailureKind::Final => return Err(self.fault(failure.text)),
-                FailureKind::Passing if started.elapsed() > patience => {
+                FailureKind::Passing
+                    if started.elapsed() > patience || self.condition.is_canceled() =>
+                {
                     return Err(self.fault(failure.text));
                 }
                 FailureKind::Passing => {

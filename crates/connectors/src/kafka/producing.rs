@@ -5,6 +5,7 @@ use std::{sync::Arc, time::Duration};
 use rdkafka::{
     error::{KafkaError, RDKafkaErrorCode},
     message::{Header, OwnedHeaders},
+    metadata::Metadata,
     producer::{BaseProducer, BaseRecord, Producer},
 };
 
@@ -24,6 +25,8 @@ const RECOUNT_MS: i64 = 60_000;
 
 /// Events of the client that are looked at for the reason of a failure.
 const MAX_EVENTS: usize = 20;
+/// For a single answer of the brokers: a wait for it cannot be given up.
+pub(super) const ANSWER: Duration = Duration::from_secs(10);
 /// Between two looks at whether records were delivered.
 const PAUSE: Duration = Duration::from_millis(1);
 /// Records after which the client's reports of delivery are taken, for which it has room.
@@ -98,11 +101,15 @@ impl Producing {
         {
             return Ok(count);
         }
-        let metadata = self
-            .producer
-            .client()
-            .fetch_metadata(Some(&self.topic), self.patience);
-        let counted = metadata.map_err(|error| self.failure("count the partitions", &error))?;
+        let counted = match (self.count(), self.partitions) {
+            (Ok(counted), _) => counted,
+            // As many as before, until the next time.
+            (Err(failure), Some((count, _))) if failure.kind == FailureKind::Passing => {
+                self.partitions = Some((count, now_ms));
+                return Ok(count);
+            }
+            (Err(failure), _) => return Err(failure),
+        };
         let of_topic = counted
             .topics()
             .iter()
@@ -117,6 +124,33 @@ impl Producing {
                 "there is no topic `{}`: create it, or correct 'topic'",
                 self.topic
             ))),
+        }
+    }
+
+    /// Asks until there is an answer, if it must be.
+    fn count(&self) -> Result<Metadata, Failure> {
+        let mut waited = Duration::ZERO;
+        loop {
+            let answer = self.patience.min(ANSWER);
+            let metadata = self
+                .producer
+                .client()
+                .fetch_metadata(Some(&self.topic), answer);
+            let failure = match metadata {
+                Ok(metadata) => return Ok(metadata),
+                Err(error) => self.failure("count the partitions of", &error),
+            };
+            waited += answer;
+            let passing = failure.kind == FailureKind::Passing;
+            let known = self.partitions.is_some();
+            if !passing || known || waited >= self.patience || self.is_canceled() {
+                return Err(failure);
+            }
+            self.producer
+                .client()
+                .context()
+                .condition
+                .trouble(&failure.text);
         }
     }
 
@@ -149,7 +183,7 @@ impl Producing {
                 Ok(()) => return Ok(()),
                 Err((error, back)) => {
                     let full = error.rdkafka_error_code() == Some(RDKafkaErrorCode::QueueFull);
-                    if !full || waited > self.patience {
+                    if !full || waited > self.patience || self.is_canceled() {
                         return Err(self.failure("write", &error));
                     }
                     self.producer.poll(PAUSE);
@@ -169,7 +203,7 @@ impl Producing {
         let patience = self.patience + Duration::from_secs(5);
         let started = std::time::Instant::now();
         while self.producer.in_flight_count() > 0 {
-            if started.elapsed() > patience {
+            if started.elapsed() > patience || self.is_canceled() {
                 let late = KafkaError::Flush(RDKafkaErrorCode::OperationTimedOut);
                 return Err(self.failure("write", &late));
             }
@@ -178,6 +212,10 @@ impl Producing {
         self.check()?;
         self.producer.client().context().condition.well();
         Ok(())
+    }
+
+    fn is_canceled(&self) -> bool {
+        self.producer.client().context().condition.is_canceled()
     }
 
     /// Whether a record was not delivered.

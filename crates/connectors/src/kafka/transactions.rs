@@ -17,12 +17,9 @@ use super::{
     epoch::Epoch,
     ledger::{EpochNumber, Failure, FailureKind, Transactions, WriterId},
     options::SinkOptions,
-    producing::{Producing, final_failure},
+    producing::{ANSWER, Producing, final_failure},
     properties::refusal,
 };
-
-/// For reading a marker, while a transaction on it may be undecided.
-const MARKER_PATIENCE: Duration = Duration::from_secs(10);
 
 /// What is needed to talk to the brokers for one writer.
 pub(super) struct WriterClients {
@@ -62,7 +59,7 @@ impl WriterClients {
     }
 
     fn patience(&self) -> Duration {
-        Duration::from_millis(self.options.delivery_timeout_ms)
+        Duration::from_millis(self.options.delivery_timeout_ms).min(ANSWER)
     }
 
     fn group(&mut self) -> Result<&BaseConsumer<Context>, Failure> {
@@ -135,7 +132,7 @@ impl Transactions for Settling<'_> {
                 told(error)
             ),
         };
-        let offsets = group.committed_offsets(place, MARKER_PATIENCE);
+        let offsets = group.committed_offsets(place, ANSWER);
         let offsets = offsets.map_err(|error| failed(&error))?;
         let mut marker = None;
         for element in offsets.elements() {
