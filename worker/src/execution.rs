@@ -80,10 +80,6 @@ impl SlotEvents for SlotReports {
         });
     }
 
-    fn snapshot_failed(&self, subtask: u32, checkpoint: CheckpointId, reason: &str) {
-        self.progress.snapshot_failed(subtask, checkpoint, reason);
-    }
-
     fn committed(&self, subtask: u32, checkpoint: CheckpointId) {
         self.progress.committed(subtask, checkpoint);
     }

@@ -142,17 +142,6 @@ impl Progress {
             }));
     }
 
-    /// A slot cannot contribute to a checkpoint.
-    pub(crate) fn snapshot_failed(&self, subtask: u32, checkpoint: CheckpointId, reason: &str) {
-        self.events
-            .publish(Event::CheckpointFailed(v1::CheckpointFailed {
-                execution_id: self.execution.to_string(),
-                checkpoint_id: checkpoint.0,
-                subtask,
-                reason: reason.to_owned(),
-            }));
-    }
-
     /// Whether every subtask has committed the final checkpoint.
     pub(crate) fn is_finished(&self) -> bool {
         self.state.lock().finished == self.subtasks

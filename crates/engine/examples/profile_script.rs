@@ -68,9 +68,6 @@ impl SlotEvents for Events {
             waker.wake();
         });
     }
-    fn snapshot_failed(&self, _subtask: u32, checkpoint: CheckpointId, reason: &str) {
-        eprintln!("checkpoint {checkpoint}: {reason}");
-    }
     fn committed(&self, _subtask: u32, _checkpoint: CheckpointId) {}
     fn drained(&self, _subtask: u32) {
         self.tell(Told::Drained);

@@ -20,7 +20,7 @@ use crate::{
     chain::{Chain, TaskError},
     channel::SlotWaker,
     slot_event::{SlotCommand, SlotEvents, SlotFailure},
-    slot_memory::{Holding, Measure, SlotMemory},
+    slot_memory::{Holding, Measures, SlotMemory},
     slot_snapshot::SlotSnapshots,
     source_task::SourceTask,
     task::{ChannelTask, Step},
@@ -211,53 +211,35 @@ impl RunningSlot {
                 self.publish_metrics();
                 self.next_metrics = now + METRICS_INTERVAL_MS;
             }
-            if self.keep_within_memory()? {
-                self.park(now, true);
-                continue;
-            }
-            let worked = self.turn(now)?;
+            let memory = self.keep_within_memory()?;
+            let worked = !memory.wait && self.turn(now, memory.hold)?;
             if !self.drained && self.slot.tasks.iter().all(Task::is_ended) {
                 self.drained = true;
                 self.publish_metrics();
                 self.slot.events.drained(self.slot.subtask);
             }
             if !worked {
-                self.park(now, false);
+                self.park(now, memory.wait || memory.hold);
             }
         }
     }
 
-    /// Has operators let go of state when the slot is over its budget. True: no more input until
-    /// what they let go of is written.
-    fn keep_within_memory(&mut self) -> Result<bool, TaskError> {
-        let holdings = self.holdings();
+    /// Has operators let go of state when the slot is over its budget, and says what input must
+    /// wait for that.
+    fn keep_within_memory(&mut self) -> Result<Measures, TaskError> {
         let unwritten = self.slot.store.unwritten_bytes();
-        let reliefs = match self.slot.memory.judge(&holdings, unwritten) {
-            Measure::Nothing => return Ok(false),
-            Measure::Wait => return Ok(true),
-            Measure::GiveUpSnapshot => {
-                let Some((checkpoint, deltas)) = self.slot.snapshots.give_up() else {
-                    return Ok(false);
-                };
-                self.spill(deltas);
-                self.slot.events.snapshot_failed(
-                    self.slot.subtask,
-                    checkpoint,
-                    "state has outgrown the worker's memory while barriers were still awaited:                      raise resources.memory-mib",
-                );
-                return Ok(false);
+        let mut measures = self.slot.memory.judge(&self.holdings(), unwritten);
+        if !measures.reliefs.is_empty() {
+            let mut deltas = self.slot.snapshots.take_left_over();
+            for relief in std::mem::take(&mut measures.reliefs) {
+                let chain = self.slot.tasks[relief.task].chain_mut();
+                chain.relieve(relief.position, relief.bytes, &mut deltas)?;
             }
-            Measure::Relieve(reliefs) => reliefs,
-        };
-        let mut deltas = self.slot.snapshots.take_left_over();
-        for relief in reliefs {
-            let chain = self.slot.tasks[relief.task].chain_mut();
-            chain.relieve(relief.position, relief.bytes, &mut deltas)?;
+            self.spill(deltas);
+            let held = self.holdings().iter().map(|holding| holding.bytes).sum();
+            self.slot.memory.relieved(held);
         }
-        self.spill(deltas);
-        let held = self.holdings().iter().map(|holding| holding.bytes).sum();
-        self.slot.memory.relieved(held);
-        Ok(false)
+        Ok(measures)
     }
 
     fn holdings(&self) -> Vec<Holding> {
@@ -286,10 +268,14 @@ impl RunningSlot {
         self.slot.events.spilled(self.slot.subtask, spill, waker);
     }
 
-    /// One round over all tasks, consumers first; true when any did something.
-    fn turn(&mut self, now: i64) -> Result<bool, TaskError> {
+    /// One round over all tasks, consumers first; true when any did something. `hold`: without
+    /// those whose part of a snapshot waits for the others.
+    fn turn(&mut self, now: i64, hold: bool) -> Result<bool, TaskError> {
         let mut worked = false;
         for index in (0..self.slot.tasks.len()).rev() {
+            if hold && self.slot.snapshots.holds_back(index) {
+                continue;
+            }
             for _ in 0..STEPS_PER_TURN {
                 let started = self.slot.clock.monotonic_nanos();
                 match self.step(index, now)? {
@@ -346,6 +332,8 @@ impl RunningSlot {
                 self.for_sources(|source| source.trigger(barrier));
             }
             SlotCommand::CheckpointAborted { checkpoint } => {
+                let deltas = self.slot.snapshots.give_up(checkpoint);
+                self.spill(deltas);
                 self.for_sources(|source| source.aborted(checkpoint))
             }
             SlotCommand::Drain => self.for_sources(SourceTask::drain),

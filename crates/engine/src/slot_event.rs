@@ -61,9 +61,6 @@ pub trait SlotEvents: Send + Sync {
     /// the slot when that is done. A failure to write must end the slot.
     fn spilled(&self, subtask: u32, spill: Spill, waker: SlotWaker);
 
-    /// The slot gave up its part of a checkpoint that it had begun.
-    fn snapshot_failed(&self, subtask: u32, checkpoint: CheckpointId, reason: &str);
-
     /// Sinks of the slot committed a checkpoint.
     fn committed(&self, subtask: u32, checkpoint: CheckpointId);
 

@@ -1,16 +1,16 @@
 //! Keeps a slot's state within its budget: which operators let go of how much, and when the slot
 //! has to wait until what it let go of is written.
 //!
-//! Three things hold memory: hot state, deltas on their way into RocksDB, and the parts of a
-//! snapshot that is not whole yet. State that changes while its task's part waits for those of
-//! the other tasks can't be let go of, since it would get into that snapshot. When it grows far
-//! beyond the budget the snapshot is given up instead.
+//! Two things hold memory: hot state, and deltas on their way into RocksDB. State that changes while
+//! its task's part of a snapshot waits for those of the other tasks can't be let go of, since it
+//! would get into that snapshot. Such tasks take no input while the slot is over its budget.
+//!
+//! That cannot hold up the snapshot: whoever feeds a task that has taken the barrier has sent it to
+//! all others, too, and so needs no room in that task's channels to get it through. A snapshot that
+//! never becomes whole is aborted by the coordinator, which ends the hold.
 
 /// A share of the budget: freed beyond need, so that not every batch has to free some.
 const SLACK: u64 = 5;
-
-/// No snapshot is given up for a slot that is over its budget by no more than this.
-const TOLERATED_BYTES: u64 = 4 << 20;
 
 /// What one operator holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,14 +32,14 @@ pub(crate) struct Relief {
 }
 
 /// What to do about memory.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Measure {
-    Nothing,
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Measures {
     /// Take no input until deltas have been written.
-    Wait,
+    pub(crate) wait: bool,
+    /// Take no input for tasks that have handed over their part of a snapshot.
+    pub(crate) hold: bool,
     /// Largest first.
-    Relieve(Vec<Relief>),
-    GiveUpSnapshot,
+    pub(crate) reliefs: Vec<Relief>,
 }
 
 /// The budget of one slot, in bytes.
@@ -59,13 +59,15 @@ impl SlotMemory {
     }
 
     /// `unwritten`: bytes of deltas that wait to be written.
-    pub(crate) fn judge(&self, holdings: &[Holding], unwritten: u64) -> Measure {
+    pub(crate) fn judge(&self, holdings: &[Holding], unwritten: u64) -> Measures {
+        let mut measures = Measures::default();
         let held: u64 = holdings.iter().map(|holding| holding.bytes).sum();
         if held <= self.budget.max(self.retry_at) {
-            return Measure::Nothing;
+            return measures;
         }
         if unwritten > self.budget / 2 {
-            return Measure::Wait;
+            measures.wait = true;
+            return measures;
         }
         let mut missing = held - self.budget + self.budget / SLACK;
         let mut free: Vec<&Holding> = holdings
@@ -73,26 +75,20 @@ impl SlotMemory {
             .filter(|holding| !holding.held_back && holding.bytes > 0)
             .collect();
         free.sort_by_key(|holding| std::cmp::Reverse(holding.bytes));
-        let mut reliefs = Vec::new();
         for holding in free {
             if missing == 0 {
                 break;
             }
             let bytes = missing.min(holding.bytes);
             missing -= bytes;
-            reliefs.push(Relief {
+            measures.reliefs.push(Relief {
                 task: holding.task,
                 position: holding.position,
                 bytes,
             });
         }
-        if missing > 0 && held > self.budget + (self.budget / 2).max(TOLERATED_BYTES) {
-            return Measure::GiveUpSnapshot;
-        }
-        if reliefs.is_empty() {
-            return Measure::Nothing;
-        }
-        Measure::Relieve(reliefs)
+        measures.hold = missing > self.budget / SLACK;
+        measures
     }
 
     /// What is still held after a relief.
@@ -122,39 +118,42 @@ mod tests {
         }
     }
 
+    fn relieve(reliefs: Vec<Relief>) -> Measures {
+        Measures {
+            reliefs,
+            ..Measures::default()
+        }
+    }
+
     #[test]
     fn the_largest_give_first_and_a_little_more_than_needed() {
         let memory = SlotMemory::new(1_000);
         let judge = |holdings: &[Holding], unwritten| memory.judge(holdings, unwritten);
         assert_eq!(
             judge(&[holding(0, 600, false), holding(1, 400, false)], 0),
-            Measure::Nothing
+            Measures::default()
         );
         assert_eq!(
             judge(&[holding(0, 400, false), holding(1, 700, false)], 0),
-            Measure::Relieve(vec![relief(1, 300)])
+            relieve(vec![relief(1, 300)])
         );
         assert_eq!(
             judge(&[holding(0, 1_200, false), holding(1, 1_500, false)], 0),
-            Measure::Relieve(vec![relief(1, 1_500), relief(0, 400)])
+            relieve(vec![relief(1, 1_500), relief(0, 400)])
         );
-        assert_eq!(judge(&[holding(0, 1_100, false)], 501), Measure::Wait);
+        let wait = judge(&[holding(0, 1_100, false)], 501);
+        assert!(wait.wait && wait.reliefs.is_empty());
     }
 
     #[test]
-    fn tasks_in_the_midst_of_a_snapshot_are_spared_as_long_as_it_goes() {
-        const MIB: u64 = 1 << 20;
-        let memory = SlotMemory::new(10 << 20);
-        let judge = |holdings: &[Holding]| memory.judge(holdings, 0);
-        assert_eq!(
-            judge(&[holding(0, 10 * MIB, true), holding(1, MIB, false)]),
-            Measure::Relieve(vec![relief(1, MIB)])
-        );
-        assert_eq!(judge(&[holding(0, 14 * MIB, true)]), Measure::Nothing);
-        assert_eq!(
-            judge(&[holding(0, 16 * MIB, true)]),
-            Measure::GiveUpSnapshot
-        );
+    fn tasks_in_the_midst_of_a_snapshot_are_held() {
+        let memory = SlotMemory::new(1_000);
+        let measures = memory.judge(&[holding(0, 1_000, true), holding(1, 150, false)], 0);
+        assert_eq!(measures.reliefs, [relief(1, 150)]);
+        assert!(!measures.hold, "the others give enough");
+        let measures = memory.judge(&[holding(0, 1_200, true), holding(1, 150, false)], 0);
+        assert_eq!(measures.reliefs, [relief(1, 150)]);
+        assert!(measures.hold);
     }
 
     #[test]
@@ -163,16 +162,16 @@ mod tests {
         memory.relieved(2_000);
         assert_eq!(
             memory.judge(&[holding(0, 2_100, false)], 0),
-            Measure::Nothing
+            Measures::default()
         );
         assert_eq!(
             memory.judge(&[holding(0, 2_101, false)], 0),
-            Measure::Relieve(vec![relief(0, 1_301)])
+            relieve(vec![relief(0, 1_301)])
         );
         memory.relieved(0);
         assert_eq!(
             memory.judge(&[holding(0, 1_001, false)], 0),
-            Measure::Relieve(vec![relief(0, 201)])
+            relieve(vec![relief(0, 201)])
         );
     }
 }

@@ -36,6 +36,7 @@ pub struct SlotSnapshots {
     deltas: Vec<Delta>,
     /// Of snapshots that were given up: changes from before `deltas`.
     left_over: Vec<Delta>,
+    given_up: CheckpointId,
     triggered: BTreeSet<(CheckpointId, u64)>,
 }
 
@@ -46,6 +47,7 @@ impl SlotSnapshots {
             pending: None,
             deltas: Vec::new(),
             left_over: Vec::new(),
+            given_up: CheckpointId(0),
             triggered: BTreeSet::new(),
         }
     }
@@ -62,12 +64,17 @@ impl SlotSnapshots {
         pending.is_some_and(|pending| pending.parts.contains(&task))
     }
 
-    /// Gives up the snapshot in the making: which it was, and all deltas that wait here, in order.
-    pub fn give_up(&mut self) -> Option<(CheckpointId, Vec<Delta>)> {
-        let pending = self.pending.take()?;
+    /// Gives up this snapshot and all before it, as far as they have come or will come: all deltas
+    /// that wait here for them, in order.
+    pub fn give_up(&mut self, checkpoint: CheckpointId) -> Vec<Delta> {
+        self.given_up = self.given_up.max(checkpoint);
         let mut deltas = self.take_left_over();
-        deltas.append(&mut self.deltas);
-        Some((pending.checkpoint, deltas))
+        let pending = self.pending.as_ref();
+        if pending.is_some_and(|pending| pending.checkpoint <= checkpoint) {
+            self.pending = None;
+            deltas.append(&mut self.deltas);
+        }
+        deltas
     }
 
     /// Deltas of snapshots that were given up: they come before all later changes.
@@ -85,6 +92,10 @@ impl SlotSnapshots {
         now_nanos: u64,
         pause_nanos: u64,
     ) -> Option<WholeSnapshot> {
+        if barrier.checkpoint <= self.given_up {
+            self.left_over.extend(part.deltas);
+            return None;
+        }
         let newer = self
             .pending
             .as_ref()

@@ -40,7 +40,7 @@ pub(crate) struct Pieces {
 impl Default for Pieces {
     fn default() -> Self {
         Pieces {
-            bytes: 8 << 20,
+            bytes: 1 << 20,
             keys: 512,
             result_bytes: 1 << 20,
         }

@@ -55,7 +55,6 @@ impl SlotEvents for Events {
             waker.wake();
         });
     }
-    fn snapshot_failed(&self, _subtask: u32, _checkpoint: CheckpointId, _reason: &str) {}
     fn committed(&self, _subtask: u32, _checkpoint: CheckpointId) {}
     fn drained(&self, subtask: u32) {
         let _ = self.0.send(Told::Drained(subtask));
