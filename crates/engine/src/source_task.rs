@@ -86,6 +86,8 @@ pub struct SourceTask {
     awaiting: bool,
     /// Where the splits stood at barriers whose checkpoints are not decided; oldest first.
     passed: VecDeque<(CheckpointId, Vec<SplitState>)>,
+    /// The consumers are to be told that the source is idle.
+    idle_next: bool,
     /// The last watermark is out.
     ending: bool,
     ended: bool,
@@ -115,6 +117,7 @@ impl SourceTask {
             drain: false,
             awaiting: false,
             passed: VecDeque::new(),
+            idle_next: false,
             ending: false,
             ended: false,
             next: 0,
@@ -245,6 +248,10 @@ impl SourceTask {
                 return Ok(Step::Worked);
             }
             return Ok(Step::Idle);
+        }
+        if std::mem::take(&mut self.idle_next) {
+            self.chain.emit_from_root(Event::Idle)?;
+            return Ok(Step::Worked);
         }
         if let Some(barrier) = self.pending_barrier.take() {
             return self.take_barrier(barrier);
@@ -477,7 +484,11 @@ impl SourceTask {
             self.chain.emit_from_root(Event::Watermark(watermark))?;
         }
         if change.became_idle {
-            self.chain.emit_from_root(Event::Idle)?;
+            // Not before all that the watermark fires is out, which may be more than fits at once.
+            self.idle_next = self.chain.has_more();
+            if !self.idle_next {
+                self.chain.emit_from_root(Event::Idle)?;
+            }
         }
         Ok(())
     }

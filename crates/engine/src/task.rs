@@ -52,6 +52,8 @@ pub struct ChannelTask {
     watermarks: CombinedWatermark,
     aligning: Option<BarrierInfo>,
     next: usize,
+    /// The chain is to be told that the inputs are idle.
+    idle_next: bool,
     /// All channels have ended; the chain is told when it has emitted all there was before.
     ending: bool,
     ended: bool,
@@ -71,6 +73,7 @@ impl ChannelTask {
             watermarks,
             aligning: None,
             next: 0,
+            idle_next: false,
             ending: false,
             ended: false,
             chain,
@@ -88,7 +91,7 @@ impl ChannelTask {
     }
 
     pub fn has_input(&self) -> bool {
-        if self.ending || self.chain.has_more() {
+        if self.ending || self.idle_next || self.chain.has_more() {
             return true;
         }
         self.channels
@@ -105,6 +108,10 @@ impl ChannelTask {
     pub fn step(&mut self) -> Result<Step, TaskError> {
         if self.chain.has_more() {
             self.chain.resume()?;
+            return Ok(Step::Worked);
+        }
+        if std::mem::take(&mut self.idle_next) {
+            self.chain.deliver(0, Event::Idle)?;
             return Ok(Step::Worked);
         }
         if std::mem::take(&mut self.ending) {
@@ -180,7 +187,11 @@ impl ChannelTask {
             self.chain.deliver(0, Event::Watermark(watermark))?;
         }
         if change.became_idle {
-            self.chain.deliver(0, Event::Idle)?;
+            // Not before all that the watermark fires is out, which may be more than fits at once.
+            self.idle_next = self.chain.has_more();
+            if !self.idle_next {
+                self.chain.deliver(0, Event::Idle)?;
+            }
         }
         Ok(())
     }

@@ -116,10 +116,6 @@ async fn survives_a_kill(name: &str, per_key: &str, keys: u64) -> Result<()> {
     }
     let peaks = peaks.0.lock().expect("no watcher panics").clone();
     let mib = peaks.values().map(|bytes| bytes >> 20);
-    println!(
-        "{name}: workers took at most {:?} MiB",
-        mib.clone().collect::<Vec<_>>()
-    );
     if peaks.len() < 2 {
         bail!(
             "the memory of {} workers was seen, there were 2 and more",
@@ -127,7 +123,7 @@ async fn survives_a_kill(name: &str, per_key: &str, keys: u64) -> Result<()> {
         );
     }
     if mib.max() > Some(MEMORY_MIB + SLACK_MIB) {
-        bail!("a worker with a limit of {MEMORY_MIB} MiB took more: {peaks:?}");
+        bail!("a worker with a limit of {MEMORY_MIB} MiB took more: {peaks:?}, in bytes by pid");
     }
     Ok(())
 }

@@ -13,7 +13,6 @@ use super::{
     text::{schema, type_of},
 };
 
-
 /// `COUNT(*)`, `SUM(1) bigint`, `DISTINCT COUNT(2)`, `MAX(1) int IF 3`: arguments and filters are
 /// column numbers; a type is needed where it is not BIGINT.
 pub(crate) fn call(text: &str) -> AggregateCall {
