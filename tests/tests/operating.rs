@@ -76,10 +76,9 @@ async fn a_stop_takes_no_longer_than_its_last_checkpoint() -> Result<()> {
         job.stop(mode).await?;
         let took = time_until(&job, "stopped").await?;
         // A checkpoint of nearly no state and the end of two processes, on a busy machine.
-        if took > Duration::from_millis(1_500) {
+        if took > Duration::from_secs(3) {
             bail!("{mode}: stopping took {took:?}\n{}", service.log());
         }
-        println!("{mode}: {took:?}");
         job.start(&serde_json::json!({"from": "empty"})).await?;
         job.wait_for("running", PATIENCE).await?;
     }
