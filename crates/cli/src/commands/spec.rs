@@ -61,7 +61,11 @@ mod tests {
             "taskmanager.numberOfTaskSlots",
             "taskmanager.memory.process.size",
         ] {
-            let sql = format!("SET '{key}' = '1';");
+            let sql = format!(
+                "SET '{key}' = '1';
+                 CREATE TABLE b (id INT) WITH ('connector' = 'blackhole');
+                 INSERT INTO b VALUES (1);"
+            );
             let spec = JobSpec::new(JobName::new("a").unwrap(), sql);
             let found = offline::validate(&compiler(), spec).await.unwrap();
             let hint = found.diagnostics[0].hint.clone().unwrap_or_default();
