@@ -175,6 +175,16 @@ pub async fn write(
         object: path.to_string(),
         reason: format!("it cannot be written as JSON: {error}"),
     })?;
+    if content.len() as u64 > MAX_MANIFEST_BYTES {
+        return Err(StateError::Corrupt {
+            object: path.to_string(),
+            reason: format!(
+                "it would be {} bytes, and at most {MAX_MANIFEST_BYTES} can be read back: operators \
+                 keep too much outside of their tables",
+                content.len()
+            ),
+        });
+    }
     let put = store
         .put_opts(
             &path,
