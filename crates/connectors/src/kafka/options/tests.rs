@@ -1,3 +1,5 @@
+//! Options of Kafka tables: what is taken, what is refused, and where.
+
 use super::*;
 
 fn options(more: &[(&str, &str)]) -> TableOptions {
